@@ -273,8 +273,8 @@ def test_a_lower_precision_is_never_the_fastest_equal_one() -> None:
     )
     assert answer.further == (
         "At lower precision, `litert_int8` is the fastest for one sample: 1000 ms, 2.00 times as "
-        "fast as `litert` (2.00 to 2.00). Its largest difference is 0.03, its accuracy 0.9500 in "
-        "place of 0.9700."
+        "fast as `litert` (2.00 to 2.00). Its largest difference is 0.03, its accuracy for 360 "
+        "samples 0.9500 in place of 0.9700."
     )
     first, second = prediction_answers([msgspec.structs.replace(results, name=n) for n in "ab"])
     assert first.further.startswith("At lower precision, `litert_int8`")
@@ -290,12 +290,19 @@ def test_the_page_has_precision_and_accuracy_beside_the_framework_s(tmp_path: Pa
     assert (second["precision"], second["equal"]) == ("int8", "up to int8")
     assert (second["difference"], second["validation"]) == (0.03, "0.9500")
     page = prediction._write_page(results, "rnnbench compare", tmp_path).read_text()
-    assert "Validation is the accuracy of 360 validation samples" in page
+    assert "Accuracy is that of 360 validation samples" in page
+    assert page.index("up to int8") < page.index("Lower precision is another")  # before its section
     assert "Lower precision is another accuracy of the same function" in page
     unknown = results_of(JOB, VALIDATED | {"validation": None}, outcomes)
     assert "Validation is unknown" in prediction._write_page(unknown, "-", tmp_path).read_text()
     alone = results_of(JOB, PREPARED, outcomes[:1])
     assert "Lower precision" not in prediction._write_page(alone, "-", tmp_path).read_text()
+
+
+def test_a_lower_precision_that_gains_nothing_is_not_said_to_be_faster() -> None:
+    outcomes = [outcome("framework", turns_of(FAST)), lower(turns_of(FAST))]
+    (answer,) = prediction_answers([results_of(JOB, VALIDATED, outcomes)])
+    assert "2000 ms. It is not shown to be faster than `framework`: 1.00 times" in answer.further
 
 
 def test_a_difference_beyond_rounding_is_another_function() -> None:

@@ -19,7 +19,7 @@ from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import colours, joined
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
-from rnnbench.report.sentences import as_fast
+from rnnbench.report.sentences import as_fast, no_difference
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import CellText, Column, interval_of, view_of
 from rnnbench.sources.prices import PriceList
@@ -64,7 +64,6 @@ FACT_COLUMNS = (
     Column("remarks", "remarks", number=False),
 )
 PRECISION_COLUMN = Column("precision", "precision", number=False)
-VALIDATION_COLUMN = Column("validation", "validation", number=False)
 
 
 @dataclass(frozen=True)
@@ -111,9 +110,13 @@ def section_of(predictions: Sequence[Results], prices: PriceList | None) -> Sect
     speed = pd.DataFrame(speed_rows(predictions, labels, prices))
     facts = pd.DataFrame(fact_rows(predictions, labels))
     of_facts: tuple[Column, ...] = FACT_COLUMNS
-    if any(each.is_lower for each in runtimes_of(predictions)):
+    leads = ["prediction-speed"]
+    are_lower = any(each.is_lower for each in runtimes_of(predictions))
+    if are_lower:
         equal, difference, *others = FACT_COLUMNS
-        of_facts = (PRECISION_COLUMN, equal, difference, VALIDATION_COLUMN, *others)
+        validation = Column(validation_name(predictions), "validation", number=False)
+        of_facts = (PRECISION_COLUMN, equal, difference, validation, *others)
+        leads.append("prediction-equal")
     columns: tuple[Column, ...] = SPEED_COLUMNS
     if len(speed) and speed["usd_per_million"].notna().any():
         columns = (*SPEED_COLUMNS, COST_COLUMN)
@@ -132,7 +135,7 @@ def section_of(predictions: Sequence[Results], prices: PriceList | None) -> Sect
     paragraphs = [WORDS["prediction"]["text"]]
     for text in {each.reference: None for each in predictions}:
         paragraphs.append(WORDS["prediction"]["reference"].format(text))
-    if any(each.is_lower for each in runtimes_of(predictions)):
+    if are_lower:
         paragraphs.append(WORDS["prediction"]["lower"])
         paragraphs += validation_texts(predictions)
     figures = list(_charts(speed))
@@ -142,7 +145,7 @@ def section_of(predictions: Sequence[Results], prices: PriceList | None) -> Sect
         code=code_of(predictions[0]),
         figures=figures,
         views=views,
-        leads=["prediction-speed", *(each.id for each in figures[:4])],
+        leads=[*leads, *(each.id for each in figures[:4])],
         csv={"prediction": speed},
     )
 
@@ -156,6 +159,12 @@ def runtimes_of(predictions: Sequence[Results]) -> Iterator[Runtime]:
         yield from each.runtimes
 
 
+def validation_name(predictions: Sequence[Results]) -> str:
+    """``accuracy``, if that is what is known of all models; else ``validation``."""
+    names = {each.validation.name for each in predictions if each.validation}
+    return names.pop() if len(names) == 1 else "validation"
+
+
 def validation_texts(predictions: Sequence[Results]) -> list[str]:
     """What the column ``validation`` has, or why it is empty."""
     words = WORDS["prediction"]
@@ -165,7 +174,8 @@ def validation_texts(predictions: Sequence[Results]) -> list[str]:
             found.append(words["no_validation"])
         else:
             count = n.counted(each.validation.samples, "validation sample")
-            found.append(words["validation"].format(each.validation.name, count))
+            name = n.capitalized(each.validation.name)
+            found.append(words["validation"].format(name, count))
     return list(dict.fromkeys(found))
 
 
@@ -352,14 +362,18 @@ def lower_sentences(results: Results) -> list[str]:
         runtime = results.runtime(fastest.lower.runtime)
         batch = next(each for each in runtime.batches if each.batch == fastest.batch)
         ratio = fastest.lower.ratio
-        gain = as_fast(Interval(ratio.estimate, ratio.low, ratio.high), f"`{fastest.runtime}`")
+        gain = Interval(ratio.estimate, ratio.low, ratio.high)
         text = f"At lower precision, `{runtime.name}` is the fastest for {samples(fastest.batch)}: "
-        text += f"{n.plain(1e3 * batch.seconds.estimate)} ms, {gain}. "
+        text += f"{n.plain(1e3 * batch.seconds.estimate)} ms"
+        if gain.estimate > 1.0 and gain.excludes(1.0):
+            text += f", {as_fast(gain, f'`{fastest.runtime}`')}. "
+        else:
+            text += f". {no_difference('It', f'`{fastest.runtime}`', gain)}. "
         text += f"Its largest difference is {n.small(runtime.difference)}"
         model = results.validation
         if runtime.validation is not None and model is not None:
-            text += f", its {model.name} {n.precise(runtime.validation)} in place of "
-            text += n.precise(model.value)
+            text += f", its {model.name} for {n.counted(model.samples, 'sample')} "
+            text += f"{n.precise(runtime.validation)} in place of {n.precise(model.value)}"
         return [f"{text}."]
     return []
 
