@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tests import cpu_time
 
 SLOWEST_TESTS = 10
 FILES = 25
+FIRST_FAULTS = 20
 RECORDED = Path(__file__).with_name("durations.json")
 
 
@@ -72,8 +74,18 @@ class Summary:
     tests: dict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
     files: dict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
     tiers: dict[str, Spent] = field(default_factory=lambda: defaultdict(Spent))
+    faults: list[str] = field(default_factory=list)
+
+    def pytest_internalerror(self) -> None:
+        """pytest ends without a summary then; what failed before is often the cause."""
+        for line in self.faults[:FIRST_FAULTS]:
+            print(line, file=sys.stderr)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            text = crash.message if crash else report.longreprtext
+            self.faults.append(f"{report.nodeid} ({report.when}): {text.strip().splitlines()[:2]}")
         file = report.nodeid.partition("::")[0]
         tier = "slow" if "slow_tier" in report.keywords else "quick"
         for spent in (self.tests[report.nodeid], self.files[file], self.tiers[tier]):

@@ -121,6 +121,7 @@ def test_from_a_grid_to_a_cell_of_the_page(tmp_path: Path, called) -> None:
     time_section(measurements(records))
     in_worker = [name for name in FROM_A_GRID if name.startswith("rnnworker.")]
     in_worker.remove("rnnworker.workers.job_of")
+    in_worker.remove("rnnworker.measuring.Measuring.complete")
     in_worker.remove("rnnworker.rounds.supervise")
     assert not_called(FROM_A_GRID, called) == in_worker
 

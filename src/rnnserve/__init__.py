@@ -21,11 +21,13 @@
   forked process is as fast (``benchmarks/forked.py``).
 
 Further arguments of ``export`` and ``load`` are the runtime's options, with defaults. ``CODE`` may
-be a function of options. A file of one's own with the first four is a runtime, too.
+be a function of options. The option ``precision``, one of `PRECISIONS`, says in what numbers the
+runtime keeps weights or computes. A file of one's own with the first four is a runtime, too.
 
 It needs Python 3.11, Keras 3 on TensorFlow, and the runtime. It imports nothing of rnnbench.
 """
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -45,6 +47,8 @@ IMPLEMENTATIONS = (
     "torch_eager",
 )
 PARTS = ("export", "load", "FIXED_SHAPES", "CODE")
+FULL_PRECISION = "float32"
+PRECISIONS = (FULL_PRECISION, "bfloat16", "float16", "int8")
 
 
 class Runtime:
@@ -66,6 +70,10 @@ class Runtime:
     @property
     def imports(self):
         return getattr(self.module, "IMPORTS", ())
+
+    @property
+    def precision(self):
+        return precision_of(self.options)
 
     @property
     def export_key(self):
@@ -90,19 +98,33 @@ class Runtime:
         return {name: value for name, value in self.options.items() if name in known}
 
 
+def precision_of(options):
+    """The precision that a runtime's options ask for. Raises ValueError for an unknown one."""
+    precision = options.get("precision", FULL_PRECISION)
+    if precision not in PRECISIONS:
+        raise ValueError(f"no precision {precision!r}: one of {', '.join(PRECISIONS)}")
+    return precision
+
+
 def _options_of(function, given):
     """The names of a function's arguments, without the first ones, which are `given`."""
     return list(inspect.signature(function).parameters)[given:]
+
+
+@functools.cache
+def _own_module(path, content):
+    """The module of a file with that `content`; once, so that options share its export."""
+    spec = importlib.util.spec_from_file_location(f"rnnserve_own_{Path(path).stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def runtime(implementation, **options):
     """A runtime by its implementation, one of `IMPLEMENTATIONS` or the path of a file. Raises
     ValueError for another one, for a file that lacks a part, and for an unknown option."""
     if implementation.endswith(OWN):
-        name = f"rnnserve_own_{Path(implementation).stem}"
-        spec = importlib.util.spec_from_file_location(name, implementation)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = _own_module(implementation, Path(implementation).read_bytes())
     elif implementation in IMPLEMENTATIONS:
         module = importlib.import_module(f"rnnserve.{implementation}")
     else:

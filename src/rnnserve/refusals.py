@@ -11,6 +11,11 @@ def of_layer(layer, reason):
     return Refused(f"layer {layer.name}: {reason}")
 
 
+def of_precision(library, precision, known):
+    """The `Refused` of a precision that a library does not have."""
+    return Refused(f"{library} has no precision {precision} here, only {', '.join(known)}")
+
+
 def first_words(error):
     """What a library's error says, without the places in its own sources, in one line."""
     lines = [line.strip() for line in str(error).splitlines()]

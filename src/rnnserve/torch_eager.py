@@ -1,5 +1,9 @@
-"""A ``torch.nn.Module`` from the weights. Its recurrent layers are torch's own. The option
-``compiled``: whether ``torch.compile`` compiles it, anew for other shapes."""
+"""A ``torch.nn.Module`` from the weights. Its recurrent layers are torch's own.
+
+The options: ``compiled``, whether ``torch.compile`` compiles it, anew for other shapes;
+``precision``: ``int8`` (torch's dynamic quantization: weights, and inputs of products in each call)
+or ``bfloat16`` (weights and computation).
+"""
 
 import importlib.util
 import json
@@ -8,7 +12,7 @@ from pathlib import Path
 
 import numpy
 
-from rnnserve.refusals import Refused, of_layer
+from rnnserve.refusals import Refused, of_layer, of_precision
 from rnnserve.walk import WITHOUT_EFFECT, Value, Walk, activation_name, flat
 
 FIXED_SHAPES = False
@@ -18,17 +22,24 @@ LINES = """\
 import torch
 from torch_module import Model  # which the folder has
 torch.set_num_threads(HOW_MANY)
-model = Model(".")
+model = Model(".")MORE
 with torch.inference_mode():
     outputs = model([torch.from_numpy(array) for array in arrays])  # in the model's order
 """
 ACTIVATIONS = ("linear", "tanh", "sigmoid", "relu", "elu", "softplus", "softsign", "softmax")
+PRECISIONS = ("float32", "bfloat16", "int8")
 NO_MASKS = "torch.nn has no masks"
 CELLS = {"LSTMCell": "lstm", "GRUCell": "gru", "SimpleRNNCell": "rnn"}
 
 
-def CODE(compiled=False):
-    return LINES.replace('Model(".")', 'torch.compile(Model("."))') if compiled else LINES
+def CODE(compiled=False, precision="float32"):
+    more = ""
+    if precision != "float32":
+        more += f".in_precision({precision!r})"
+    lines = LINES.replace("MORE", more)
+    if compiled:
+        lines = lines.replace(f'Model("."){more}', f'torch.compile(Model("."){more})')
+    return lines
 
 
 def export(model, arrays, folder):
@@ -44,7 +55,9 @@ def export(model, arrays, folder):
     shutil.copy(MODULE, folder)
 
 
-def load(folder, threads, compiled=False):
+def load(folder, threads, compiled=False, precision="float32"):
+    if precision not in PRECISIONS:
+        raise of_precision("torch", precision, PRECISIONS)
     import torch
 
     from rnnserve.torch_module import Model
@@ -55,7 +68,10 @@ def load(folder, threads, compiled=False):
     used = torch.get_num_threads()
     if used != threads:
         raise Refused(f"torch has {used} threads, not {threads}")
-    model = Model(folder)
+    try:
+        model = Model(folder).in_precision(precision)
+    except ValueError as error:
+        raise Refused(str(error)) from error
     if compiled:
         model = torch.compile(model)
 

@@ -9,6 +9,7 @@ Torch and NumPy are all that it needs: the export of `torch_eager` copies it.
 """
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy
@@ -103,10 +104,31 @@ class Model(nn.Module):
             state = {name: torch.from_numpy(arrays[name]) for name in arrays}
         self.load_state_dict(state)
         self.eval()
+        self.is_bfloat16 = False
+
+    def in_precision(self, precision):
+        """The model in ``float32``, ``bfloat16`` or, by dynamic quantization, ``int8``. Its outputs
+        are float32."""
+        if precision == "bfloat16":
+            self.is_bfloat16 = True
+            return self.to(torch.bfloat16)
+        if precision == "float32":
+            return self
+        if any(isinstance(part, nn.RNN) for part in self.modules()):
+            raise ValueError("torch's dynamic quantization leaves an RNN in float32")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch.ao is announced to leave torch
+            kinds = {nn.LSTM, nn.GRU, nn.Linear}
+            return torch.ao.quantization.quantize_dynamic(self, kinds, dtype=torch.qint8)
 
     def forward(self, inputs):
         values = list(inputs)
+        if self.is_bfloat16:
+            values = [each.bfloat16() if each.is_floating_point() else each for each in values]
         for place, part in enumerate(self.parts):
             given = [values[number] for number in self.steps[place]["inputs"]]
             values.append(part(*given))
-        return [values[number] for number in self.outputs]
+        outputs = [values[number] for number in self.outputs]
+        if self.is_bfloat16:
+            outputs = [output.float() for output in outputs]
+        return outputs

@@ -8,7 +8,6 @@ stop within a time limit.
 
 import argparse
 import contextlib
-import datetime
 import fcntl
 import glob
 import hashlib
@@ -17,19 +16,19 @@ import os
 import sys
 import tarfile
 import time
-from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, Set
+from typing import IO, Any, Container, Dict, List, Mapping, Optional, Sequence, Set
 
 from rnnworker import cards, cohorts, machine, processors, rounds, workers
 from rnnworker.bundle_options import LACKING, LEFT, Builds, parser_of
 from rnnworker.durations import OUTCOME, Durations
 from rnnworker.forked_workers import Importers
-from rnnworker.json_types import Config, Json, Planned
+from rnnworker.json_types import Json, Planned
+from rnnworker.measuring import Measured, Measuring, now_as_stamp, start_stamp
 from rnnworker.members import Member, Outcome
 from rnnworker.shared_file import open_shared
 from rnnworker.workers import read, write
 
 TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
-STAMP = "%Y%m%dT%H%M%S_%fZ"
 CERTIFICATE_SECONDS = 900.0  # of each phase
 # The most for such a phase, which may hang: a share of the session, but not less than a minute.
 SHARE, LEAST_SECONDS = 0.25, 60.0
@@ -56,15 +55,15 @@ def main(folder: str, arguments: Sequence[str]) -> int:
         session = Session(folder, options, begin)
     except ValueError as error:
         parser.error(str(error))
-    return session.measure()
+    return session.run()
 
 
-class Session:
+class Session(Measuring):
     """One start of a bundle: its plan, this machine, its deadline and its output folder."""
 
     def __init__(self, folder: str, options: argparse.Namespace, begin: float) -> None:
         """Raises ValueError for an option that names no build of the bundle, or no folder."""
-        self.folder = folder
+        self.bundle = folder
         self.options = options
         self.deadline: Optional[float] = None
         self.phase_seconds = CERTIFICATE_SECONDS
@@ -84,12 +83,20 @@ class Session:
         for key, planned in self.certificates.items():
             planned["name"] = "certificates/" + key
         experiment = read(os.path.join(folder, "experiment.json"))
-        self.reference = experiment.get("reference") or {}
+        rounds_: Dict[Optional[str], List[Json]] = {}
+        for run in self.runs:
+            rounds_.setdefault(run.get("round"), []).append(run)
+        self.references = set()
+        for of_round in rounds_.values():
+            compared = cohorts.reference_of(of_round, experiment.get("reference"))
+            if compared:
+                self.references.add(compared["name"])
         # User-supplied Python files: path on the machine that made the bundle → local path.
         own = read(os.path.join(folder, "bundle.json"))["own"]
         self.own = {path: os.path.join(folder, name) for path, name in own.items()}
 
         self.hardware = machine.fingerprint()
+        self.gpus = self.hardware["gpus"]
         self.cores = len(processors.read_topology())
         names = {run["config"]["build"]["name"] for run in self.runs}
         self.builds = Builds(options.python, options.site, names)
@@ -111,45 +118,23 @@ class Session:
         if os.path.exists(self.skipped_file):  # from an earlier start, maybe with other Pythons
             write(self.skipped_file, self.skipped)
 
-    def measure(self) -> int:
+    def run(self) -> int:
         """Executes all runs that are left. Returns the exit code."""
         try:
-            return self._measure()
+            return self._run()
         finally:
             self.importers.end()
 
-    def _measure(self) -> int:
-        self.check_builds()
-        left = 0
+    def _run(self) -> int:
+        done = {run["name"]: False for run in self.runs if self.done(run)}
+        self.check_builds(done)
         # What used up most of an earlier session may hang, so that it comes last.
-        for run in sorted(self.runs, key=lambda run: run["name"] in self.durations.endless):
-            if self.done(run):
-                self.certify([run])
-                continue
-
-            why = self.obstacle(run["config"])
-            if why:
-                self.skipped[run["name"]] = why
-                write(self.skipped_file, self.skipped)
-                if run["config"]["build"]["name"] not in self.builds.unfit:
-                    self._say(run["name"], "skipped: {}".format(why))
-                continue
-
-            together = self.cohort_of(run)
-            self.certify(together)
-            results: Dict[str, Optional[str]] = {}
-            if self.fits(together):
-                results = self.train(together)
-            for name in sorted(results, key=self.places.__getitem__):
-                self._say(name, results[name] or CUT)
-            if results.get(run["name"]) is None:
-                left += 1
-            else:
-                self.pack()
+        runs = sorted(self.runs, key=lambda run: run["name"] in self.durations.endless)
+        left = self.complete(runs, done)
         self.pack(always=True)
 
         if left:
-            print("{} runs are left: start it again.".format(left))
+            print("{} runs are left: start it again.".format(len(left)))
         if self.unmade:
             print("{} certificates are left: start it again.".format(len(self.unmade)))
         if self.builds.unfit:
@@ -162,12 +147,13 @@ class Session:
         place = self.places[name]
         print("[{}/{}] {}  {}".format(place, len(self.runs), name, message), flush=True)
 
-    def check_builds(self) -> None:
-        """Refuses each build of the runs that are left whose Python cannot run it."""
+    def check_builds(self, done: Container[str]) -> None:
+        """Refuses each build whose Python cannot run it, but not if all its runs are `done`
+        (names)."""
         last_of_build = {}
         for run in self.runs:
             config = run["config"]
-            if not self.done(run) and not self.obstacle(config):
+            if run["name"] not in done and not self.obstacle(run):
                 last_of_build[config["build"]["name"]] = config
         for config in last_of_build.values():
             if self.time_left() <= 0:
@@ -180,9 +166,10 @@ class Session:
             return float("inf")
         return self.deadline - self.packing - time.monotonic()
 
-    def obstacle(self, config: Config) -> Optional[str]:
-        """Returns the reason why a run with `config` cannot run on this machine, or None."""
-        gpus = self.hardware["gpus"]
+    def obstacle(self, run: Planned) -> Optional[str]:
+        """Returns the reason why `run` cannot run on this machine, or None."""
+        config = run["config"]
+        gpus = self.gpus or []
         device = config["device"]
         variable = workers.variables_of(config).get(cards.VISIBLE)
         names = [card["name"] for card in cards.visible(gpus, variable)]
@@ -190,6 +177,12 @@ class Session:
             return "no GPU on this machine, which has no visible one ({})".format(cards.VISIBLE)
         why = cards.unmet_device(device, self.cores, names)
         return why or self.builds.unfit.get(config["build"]["name"])
+
+    def skip(self, run: Planned, why: str) -> None:
+        self.skipped[run["name"]] = why
+        write(self.skipped_file, self.skipped)
+        if run["config"]["build"]["name"] not in self.builds.unfit:
+            self._say(run["name"], "skipped: {}".format(why))
 
     def done(self, planned: Planned) -> bool:
         """Returns whether there is an outcome of `planned`; with ``--again``, whether there is a
@@ -216,31 +209,7 @@ class Session:
         seconds = sum(self.durations.needed(each) for each in planned)
         return MARGIN * seconds <= self.time_left()
 
-    def cohort_of(self, run: Planned) -> List[Planned]:
-        """Returns the runs that are measured together with `run`, which is missing: missing runs of
-        its round, and the reference (see `cohorts.cohorts`); all runs of its round if the reference
-        is missing, because only runs that are measured together can be compared. Only for runs that
-        take turns and have time left, nvidia-smi, which can take a second, is asked how many fit on
-        a card."""
-        if not cohorts.takes_turns(run["config"]) or not self.fits([run]):
-            return [run]
-
-        able: List[Planned] = []
-        for other in self.runs:
-            if other.get("round") == run.get("round") and not self.obstacle(other["config"]):
-                able.append(other)
-        missing = [other for other in able if not self.done(other)]
-        compared = cohorts.reference_of(able, self.reference)
-        if compared in missing:
-            missing = able
-        card = workers.card_of(run["config"], self.hardware["gpus"])
-        contexts = cards.query_contexts(card)
-        for cohort in cohorts.cohorts(missing, compared, card=contexts):
-            if run in cohort and self.fits(cohort):
-                return cohort
-        return [run]
-
-    def certify(self, runs: Sequence[Planned]) -> None:
+    def prepare(self, runs: Sequence[Planned]) -> None:
         """Makes those certificates of the `runs` that are missing, possible on this machine and
         likely to end in time. A failed one counts as made and affects no run."""
         for run in runs:
@@ -250,7 +219,7 @@ class Session:
             name = planned["name"]
             if name in self.settled or name in self.given_up:
                 continue
-            if not self.done(planned) and not self.obstacle(planned["config"]):
+            if not self.done(planned) and not self.obstacle(planned):
                 result = None
                 if self.durations.too_long.get(name, 0.0) >= self.phase_seconds:
                     print("{}  needs a longer --stop-after".format(name), flush=True)
@@ -264,55 +233,51 @@ class Session:
             self.settled.add(name)
             self.unmade.discard(name)
 
-    def train(self, runs: Sequence[Planned]) -> Dict[str, Optional[str]]:
-        """Measures `runs` in turns. Those that have an outcome already are companions of the
-        others. Returns {name: message on the result}; None for a run that the session's end cut
-        short, which leaves no outcome and will be repeated. A run that ran out of memory next to
-        others is measured again on its own; a companion has no result then."""
-        started = _now()
-        runs = cohorts.starting_order(runs)
-        names = [run["name"] for run in runs]
-        companions = [run["name"] for run in runs if self.done(run)]
+    def folder(self, name: str) -> str:
+        return os.path.join(self.out, name)
+
+    def member(self, run: Planned, started: str, place: int) -> Member:
+        folder = self._folder(run["name"], started)
+        limits = run["config"].get("limits") or {}
+        return self._member(run, folder, {"config": run["config"]}, limits, place)
+
+    def keep(self, measured: Measured) -> Set[str]:
+        """Writes outcomes. A run that the session's end cut short leaves none and is repeated."""
         about = {
-            "id": "{}/{}".format(runs[0].get("round"), started),
-            "members": names,
-            "companions": companions,
+            "id": measured.identity,
+            "members": list(measured.started),
+            "companions": sorted(measured.companions),
         }
-
-        folders = {name: self._folder(name, started) for name in names}
-        members = []
-        for place, run in enumerate(runs):
-            job = {"config": run["config"]}
-            limits = run["config"].get("limits") or {}
-            members.append(self._member(run, folders[run["name"]], job, limits, place))
-        outcomes = self._supervise(members)
-
-        results: Dict[str, Optional[str]] = {}
-        again = []
-        for run in runs:
+        done = set()
+        for run in sorted(measured.runs, key=lambda run: self.places[run["name"]]):
             name = run["name"]
-            outcome = outcomes.get(name)
+            started = measured.started[name]
+            folder = os.path.join(self.folder(name), started)
+            outcome = measured.outcomes.get(name)
+            if name in measured.again:
+                if name not in measured.companions:
+                    self._say(name, "ran out of memory; retrying it on its own")
+                continue
             if outcome is None:  # it was not started
-                results[name] = None
+                message = CUT
             elif outcome.cut:
-                results[name] = None
-                self.durations.keep_cut(folders[name], run, outcome.seconds)
-            elif not cohorts.must_retry_alone(run["config"], outcome, len(runs)):
+                message = CUT
+                self.durations.keep_cut(folder, run, outcome.seconds)
+            else:
                 self.durations.note(run, outcome.seconds)
-                results[name] = self._keep(folders[name], run, started, outcome, about)
-            elif name not in companions:
-                again.append(run)
-        for run in again:
-            print("{} ran out of memory; retrying it on its own".format(run["name"]), flush=True)
-            results.update(self.train([run]))
-        return results
+                message = self._keep(folder, run, started, outcome, about)
+                done.add(name)
+            self._say(name, message)
+        if done:
+            self.pack()
+        return done
 
     def check(self, planned: Planned) -> Optional[str]:
         """Makes a certificate, in one worker process per device. Prints and returns a message on
         the result. Returns None if the end of the session cut it short, or if a phase took longer
         than this session allows and a longer session allows more."""
-        started = _now()
         name = planned["name"]
+        started = start_stamp(self.folder(name))
         folder = self._folder(name, started)
         limits = {"default": self.phase_seconds}
         first = Outcome()  # on the first device
@@ -320,12 +285,12 @@ class Session:
         for number, job in enumerate(workers.certificate_jobs(planned)):
             files = folder
             if number:  # a further device
-                if self.obstacle(job["config"]):
+                if self.obstacle(job):
                     continue
                 files = os.path.join(folder, str(number))
                 os.makedirs(files, exist_ok=True)
             member = self._member(planned, files, job, limits)
-            outcome = self._supervise([member])[name]
+            outcome = self.supervise([member])[name]
             took += outcome.seconds
 
             if outcome.over_limit and self.phase_seconds < CERTIFICATE_SECONDS:
@@ -351,7 +316,7 @@ class Session:
 
     def _folder(self, name: str, started: str) -> str:
         """Makes the folder of an attempt that began at `started`."""
-        folder = os.path.join(self.out, name, started)
+        folder = os.path.join(self.folder(name), started)
         os.makedirs(folder)
         return folder
 
@@ -370,7 +335,7 @@ class Session:
         facts["name"] = planned["name"]
         facts["digest"] = planned["digest"]
         facts["started"] = started
-        facts["finished"] = _now()
+        facts["finished"] = now_as_stamp()
         facts["hardware"] = self.hardware
         write(os.path.join(folder, OUTCOME), facts)
 
@@ -405,25 +370,25 @@ class Session:
         build = self.builds.with_sites(config["build"])
         job = workers.job_of(
             dict(config, build=build),
-            self.folder,
+            self.bundle,
             pinned_md5=planned.get("pinned_md5"),
             place=place,
-            nvml=os.path.join(self.folder, "pynvml.py"),
-            gpus=self.hardware["gpus"],
+            nvml=os.path.join(self.bundle, "pynvml.py"),
+            gpus=self.gpus,
             **job,
         )
         launcher = [self.builds.python_of(build)]
         files = os.path.join(folder, "")
         return workers.member_of(planned["name"], job, launcher, files, limits)
 
-    def _supervise(self, members: Sequence[Member]) -> Dict[str, Outcome]:
+    def supervise(self, members: Sequence[Member], seed: int = 0) -> Dict[str, Outcome]:
         """Runs `members` while nothing else on this host is timed. Returns {name: outcome}."""
         with os.fdopen(open_shared(TIMING_LOCK), "r+") as lock:
             if self._lock(lock):
                 end = None
                 if self.deadline is not None:
                     end = self.deadline - self.packing
-                return rounds.supervise(members, end=end, importers=self.importers)
+                return rounds.supervise(members, seed, end, importers=self.importers)
         return {member.name: Outcome(cut=True, seconds=0.0) for member in members}
 
     def _lock(self, file: IO[Any]) -> bool:
@@ -467,7 +432,3 @@ def with_local_paths(value: Any, paths: Mapping[str, str]) -> Any:
     if colon and path in paths:
         return paths[path] + colon + name
     return paths.get(value, value)
-
-
-def _now() -> str:
-    return datetime.datetime.utcnow().strftime(STAMP)

@@ -21,7 +21,7 @@ import time
 import warnings
 from typing import Dict, List, Optional, Tuple, Union
 
-from rnnworker import run
+from rnnworker import run, turns
 from rnnworker.frameworks.names import FRAMEWORKS
 
 DESCRIPTORS = 16
@@ -40,6 +40,7 @@ def main(job_file: str, descriptor: str) -> int:
     framework = FRAMEWORKS[config["build"]["framework"]]
     session = importlib.import_module("rnnworker.frameworks." + framework.module)
     session.preload(config)
+    turns.collect_and_freeze()  # no collection in a worker looks at the modules, and copies them
     took = time.monotonic() - begin
     resident = _resident()
 

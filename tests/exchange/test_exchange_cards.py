@@ -17,6 +17,10 @@ def config(gpu: str | None, **environment: str) -> dict:
     return {"device": {"kind": "gpu", "gpu": gpu}, "build": build}
 
 
+def run(of: dict) -> dict:
+    return {"config": of}
+
+
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -36,21 +40,21 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_run_for_another_gpu_is_skipped(session) -> None:
     obstacle = session(TWO).obstacle
-    assert obstacle(config("H100")) is None
-    assert obstacle(config(None)) is None
-    reason = obstacle(config("H200"))
+    assert obstacle(run(config("H100"))) is None
+    assert obstacle(run(config(None))) is None
+    reason = obstacle(run(config("H200")))
     assert reason == "no H200 on this machine, which has NVIDIA H100 PCIe, NVIDIA H100 80GB HBM3"
-    reason = obstacle(config("H100", CUDA_VISIBLE_DEVICES="0"))
+    reason = obstacle(run(config("H100", CUDA_VISIBLE_DEVICES="0")))
     assert reason == "no H100 on this machine, which has NVIDIA H100 PCIe"
-    reason = obstacle(config(None, CUDA_VISIBLE_DEVICES=""))
+    reason = obstacle(run(config(None, CUDA_VISIBLE_DEVICES="")))
     assert reason == "no GPU on this machine, which has no visible one (CUDA_VISIBLE_DEVICES)"
-    assert session([]).obstacle(config(None)) == "no NVIDIA GPU on this machine"
+    assert session([]).obstacle(run(config(None))) == "no NVIDIA GPU on this machine"
 
 
 def test_replicas_need_as_many_gpus_of_one_model(session) -> None:
     two = {**config(None), "device": {"kind": "gpu", "gpu": None, "replicas": 2}}
-    assert session([ONE[0], {**ONE[0], "uuid": "GPU-b"}]).obstacle(two) is None
-    reason = session(TWO).obstacle(two)
+    assert session([ONE[0], {**ONE[0], "uuid": "GPU-b"}]).obstacle(run(two)) is None
+    reason = session(TWO).obstacle(run(two))
     assert reason == (
         "needs 2 visible GPUs of one model, found 1 NVIDIA H100 80GB HBM3, 1 NVIDIA H100 PCIe; "
         "choose device=gpu for one card"

@@ -70,7 +70,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     says otherwise."""
     names: list[tuple[str, float]] = []
 
-    def supervise(members, **options):
+    def supervise(members, *_, **options):
         names.extend((member.name, member.limit("x")) for member in members)
         return {member.name: Outcome(seconds=1.0) for member in members}
 
@@ -115,17 +115,17 @@ def test_a_session_ends_in_time_although_others_time_on_this_host(
         bundle.fcntl.flock(held, bundle.fcntl.LOCK_EX)
         session.deadline = time.monotonic() + 0.5
         begin = time.monotonic()
-        results = session.train(session.runs)
-    assert results == {"run-s0-r0": None} and not started
+        done = session.measure(session.runs, {"run-s0-r0"})
+    assert not done and not started
     assert 0.4 < time.monotonic() - begin < 20
-    assert new_session(tmp_path).measure() == 0 and len(started) == 1
+    assert new_session(tmp_path).run() == 0 and len(started) == 1
 
 
 def test_another_user_can_time_after_a_bundle(tmp_path: Path, lock: Path, started) -> None:
     lay_out(tmp_path, [run_of("run-s0-r0")])
     before = os.umask(0o077)
     try:
-        assert new_session(tmp_path).measure() == 0 and len(started) == 1
+        assert new_session(tmp_path).run() == 0 and len(started) == 1
     finally:
         os.umask(before)
     assert lock.stat().st_mode & 0o777 == 0o666
@@ -215,7 +215,7 @@ def test_what_the_end_of_a_session_cuts_is_noted(tmp_path: Path, monkeypatch) ->
     lay_out(tmp_path, [run_of("run-s0-r0")])
     cut = Outcome(cut=True, seconds=3.0)
 
-    def supervise(members, **options):
+    def supervise(members, *_, **options):
         return {members[0].name: cut}
 
     monkeypatch.setattr(bundle.rounds, "supervise", supervise)
@@ -224,32 +224,46 @@ def test_what_the_end_of_a_session_cuts_is_noted(tmp_path: Path, monkeypatch) ->
     assert json.loads(note.read_text()) == {"seconds": 3.0, "session": 60.0, "phase_seconds": None}
 
 
-def test_a_companion_without_memory_is_not_said_to_be_repeated(tmp_path: Path, monkeypatch) -> None:
+def test_a_companion_without_memory_is_not_said_to_be_repeated(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
     names = ["reference-s0-r0", "run-s0-r0"]
     lay_out(tmp_path, [run_of(name) for name in names])
     session = new_session(tmp_path)
     outcomes = {name: Outcome(seconds=1.0) for name in names}
     outcomes[names[0]] = Outcome(seconds=1.0, exit_code=-6, log_tail="std::bad_alloc")
     monkeypatch.setattr(bundle.rounds, "supervise", lambda *members, **options: outcomes)
-    monkeypatch.setattr(session, "done", lambda run: run["name"] == names[0])
-    assert session.train(session.runs) == {names[1]: "exit code 0, 1 s"}
+    assert session.measure(session.runs, {names[1]}) == {names[1]}
+    assert capsys.readouterr().out == f"[2/2] {names[1]}  exit code 0, 1 s\n"
 
 
 @pytest.mark.parametrize(
     ("without", "together"),
-    [("a", ["a", "b", "c"]), ("b", ["a", "b"])],
+    [("a", [["a", "b", "c"]]), ("b", [["a", "b"]])],
     ids=["the reference", "another run"],
 )
 def test_a_run_that_is_left_is_measured_with_what_it_is_compared_with(
-    tmp_path: Path, monkeypatch, without: str, together: list[str]
+    tmp_path: Path, monkeypatch, without: str, together: list[list[str]]
 ) -> None:
-    runs = [{**run_of(rnn), "round": "r", "choices": {"rnn": rnn}} for rnn in "abc"]
+    """Without the reference, the others are not its companions: they are measured again, too."""
+    runs = [{**run_of(rnn), "round": "r", "choices": {"rnn": rnn}} for rnn in "cba"]
     lay_out(tmp_path, runs)
     (tmp_path / "experiment.json").write_text(json.dumps({"reference": {"rnn": "a"}}))
     session = new_session(tmp_path)
     monkeypatch.setattr(session, "done", lambda run: run["name"] != without)
-    (left,) = [run for run in session.runs if run["name"] == without]
-    assert sorted(run["name"] for run in session.cohort_of(left)) == together
+    monkeypatch.setattr(session, "check_builds", lambda done: None)
+    measured = []
+
+    def supervise(members, *_, **__):
+        measured.append(sorted(member.name for member in members))
+        return {member.name: Outcome(seconds=1.0) for member in members}
+
+    monkeypatch.setattr(bundle.rounds, "supervise", supervise)
+    assert session.run() == 0
+    assert measured == together
+    (file, *_) = tmp_path.glob("out/b/*/outcome.json")
+    companions = {"a": [], "b": ["a"]}[without]
+    assert json.loads(file.read_text())["round"]["companions"] == companions
 
 
 @pytest.mark.parametrize(

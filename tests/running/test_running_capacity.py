@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rnnbench.records.store import write_record
-from rnnbench.running.round import CohortRunner
+from rnnbench.running.round import LocalRound
 from rnnworker import cards
 from rnnworker.cohorts import GUESS_BYTES, cohorts, max_size, starting_order
 from tests.factory import make_record, replace
@@ -73,9 +73,11 @@ def test_a_known_peak_is_of_the_same_configuration(tmp_path: Path) -> None:
         started = f"20261121T07500{peak // GB}_000000Z"  # the other one was measured later
         write_record(tmp_path, replace(record, measured=measured, started=started))
     runner = SimpleNamespace(
-        place=SimpleNamespace(results=tmp_path), hardware={"machine": plain.machine}
+        place=SimpleNamespace(results=tmp_path),
+        hardware={"machine": plain.machine},
+        by_name={each.name: each.run for each in (plain, other)},
     )
-    peaks = [CohortRunner.peaks(runner, [each.run]) for each in (plain, other)]  # type: ignore[arg-type]
+    peaks = [LocalRound.peaks(runner, [each.run.as_dict()]) for each in (plain, other)]  # type: ignore[arg-type]
     assert peaks == [[3 * GB], [5 * GB]]
 
 

@@ -13,7 +13,7 @@ from rnnbench.records.record import Reason
 from rnnbench.records.rounds import results_of
 from rnnbench.records.store import Place, write_json, write_record
 from rnnbench.running.refusals import refusals
-from rnnbench.running.round import CohortRunner, adoptable_records, measure
+from rnnbench.running.round import LocalRound, adoptable_records, measure
 from rnnworker import machine
 from tests.factory import as_run, make_record, replace
 from tests.running.test_running_train import planned
@@ -135,9 +135,9 @@ def test_a_round_says_for_whom_it_waits(place: Place, capsys: pytest.CaptureFixt
     assert "[1/1] waiting for this host to finish timing (somebody else)" in told
 
 
-def runner_at(place: Place, machine_name: str) -> CohortRunner:
+def runner_at(place: Place, machine_name: str) -> LocalRound:
     unused = dict.fromkeys(("check", "label", "name", "pinned_md5", "timing"))
-    return CohortRunner(place=place, hardware={"machine": machine_name}, **unused)
+    return LocalRound(place=place, hardware={"machine": machine_name}, **unused)
 
 
 def test_of_two_attempts_on_two_hosts_the_one_that_started_later_counts(place: Place) -> None:
@@ -180,7 +180,9 @@ def test_the_peak_is_that_of_the_latest_run_of_the_configuration(place: Place) -
         longer = make_record(machine=here, overrides={"rnn.x": "-s0-r0"})
         write_record(place.results, replace(longer, started="20991121T000000_000000Z"))
         runs = [make_record(machine=here).run, make_record(rnn="other").run]
-        return runner_at(place, here).peaks(runs)
+        runner = runner_at(place, here)
+        runner.by_name.update((run.name, run) for run in runs)
+        return runner.peaks([run.as_dict() for run in runs])
 
     assert peaks() == []
     # The file of the second repeat is the later one, although that of the first sorts after it.

@@ -18,6 +18,7 @@ from rnnbench.records.plan_file import read_rounds
 from rnnbench.records.rounds import Result, read_records, results_in
 from rnnbench.records.store import Place, read_record, timing_lock, write_json
 from rnnbench.running import round as measuring
+from rnnworker import measuring as loop
 from rnnworker import proc_files
 from tests.factory import as_run, phase_of, put
 from tests.running.alone import results, train
@@ -190,7 +191,7 @@ def test_a_record_of_another_run_is_not_adopted(place: Place, change: dict) -> N
 def test_retry_has_the_run_measured_again_once(place: Place, monkeypatch, clock) -> None:
     with monkeypatch.context() as changed:
         if clock:
-            changed.setattr(measuring.timestamps, "now", lambda: clock)
+            changed.setattr(loop, "now_as_stamp", lambda: clock)
         first = train(planned(), place)
     assert clock in (None, first.started)
     put(place.results, first, site="here", experiment="selftest")
@@ -230,7 +231,7 @@ def test_a_truncated_record_is_set_aside_and_reported(place: Place, capsys) -> N
 )
 def test_starts_are_unique_and_in_order_if_the_clock_is_set_back(place: Place, monkeypatch) -> None:
     first = train(planned(), place)
-    monkeypatch.setattr(measuring.timestamps, "now", lambda: "20200101T000000_000000Z")
+    monkeypatch.setattr(loop, "now_as_stamp", lambda: "20200101T000000_000000Z")
     second = train({**planned(), "digest": "e" * 64}, place)
     third = train({**planned(), "digest": "f" * 64}, place)
     assert first.started < second.started < third.started

@@ -45,6 +45,7 @@ CONTENT = {
 }
 Planned = Callable[..., Plan]
 BUILT_IN = sorted(file.stem for file in (ROOT / "conf/runtime").glob("*.yaml"))
+LOWER = ("_int8", "_float16", "_bfloat16")
 OWN = """
 FIXED_SHAPES, CODE = False, ""
 def export(model, arrays, folder): pass
@@ -124,6 +125,11 @@ def test_a_runtime_of_one_s_own(planned: Planned, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="write the path of a YAML file that names the Python"):
         planned(predict={"runtimes": ["framework", "own.py"]})
     (tmp_path / "litert.yaml").write_text("implementation: own.py\n")
+    choice.write_text("implementation: own.py\noptions: {precision: int4}\n")
+    refused("no precision 'int4': one of float32, bfloat16, float16, int8")
+    choice.write_text("implementation: own.py\noptions: {precision: int8}\n")
+    with pytest.raises(ConfigError, match="the others are compared with mine, which has int8"):
+        planned(predict={"runtimes": ["mine.yaml", "framework"]})
     with pytest.raises(ConfigError, match="the same name as"):
         planned(predict={"runtimes": ["litert", "litert.yaml"]})
 
@@ -204,7 +210,24 @@ def test_the_experiment_serving_asks_the_four_kinds_of_models() -> None:
         ("lstm", True, False),
         ("lstm", False, True),
     }
-    assert sorted(load_experiment("serving", CONF).predict.runtimes) == BUILT_IN
+    full = [name for name in BUILT_IN if not name.endswith(LOWER)]
+    assert sorted(load_experiment("serving", CONF).predict.runtimes) == full
+
+
+def test_the_experiment_serving_precision_trains_and_has_every_lower_precision() -> None:
+    plan = make_plan("serving_precision", CONF, ROOT)
+    for each in plan.predictions.values():
+        assert each.settings.train
+        assert each.runtimes[0].name == "framework"
+        lower = {runtime.name for runtime in each.runtimes if runtime.precision != "float32"}
+        assert lower == {name for name in BUILT_IN if name.endswith(LOWER)}
+
+
+def test_training_first_decides_whether_it_is_measured_again(planned: Planned) -> None:
+    plain = next(iter(planned().predictions.values()))
+    trained = next(iter(planned(predict=CONTENT["predict"] | {"train": True}).predictions.values()))
+    assert trained.settings.train and not plain.settings.train
+    assert trained.digest != plain.digest
 
 
 @pytest.fixture

@@ -33,7 +33,13 @@ FAULTS = {
     "batch and time exchanged": "batch 5, call 0",
     "recurrent bias lost": "batch 1, call 0",
     "reset before the product": "batch 1, call 0",
+    "gates in another order, in int8": "batch 1, call 0",
+    "gates in another order, in float16": "batch 1, call 0",
+    "last step dropped, in bfloat16": "batch 1, call 0",
+    "hard_sigmoid of Keras 2, in float16": "batch 1, call 0",
 }
+LEAST = 1e-6  # a difference below it is of float32
+MOST = 0.05  # of 8 bits
 
 
 def built_in() -> tuple[ChosenRuntime, ...]:
@@ -79,5 +85,54 @@ def test_what_cannot_be_carried_is_refused_with_its_layer(facts: Any) -> None:
 
 def test_the_lines_that_serve_give_the_model_s_answers(facts: Any) -> None:
     assert list(facts["served"]) == [each.name for each in built_in()]
-    wrong = {name: apart for name, apart in facts["served"].items() if not apart < 1e-5}
-    assert not wrong
+    for each in built_in():
+        apart = facts["served"][each.name]
+        if each.precision == "float32":
+            assert apart < 1e-5, each.name
+        else:
+            assert apart < MOST, each.name
+        # A processor without bfloat16 computes in float32, which `load` refuses.
+        if each.precision != "float32" and each.name != "openvino_bfloat16":
+            assert apart > LEAST, each.name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "onnxruntime int8 lstm",
+        "onnxruntime float16 lstm",
+        "onnxruntime float16 gru",
+        "onnxruntime_operator int8 lstm",
+        "onnxruntime_operator float16 masked",
+        "openvino float16 gru",
+        "litert int8 larger",
+        "litert float16 lstm",
+        "torch_eager int8 gru",
+        "torch_eager bfloat16 lstm",
+    ],
+)
+def test_rounding_is_no_other_function(facts: Any, name: str) -> None:
+    assert facts["lowered"][name] == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("onnxruntime int8 gru", "quantization leaves the Loop in float32"),
+        ("onnxruntime_operator int8 gru", "quantization leaves the GRU in float32"),
+        ("litert int8 lstm", "less than 1024 elements"),
+        ("torch_eager int8 simple", "leaves an RNN in float32"),
+        ("torch_eager float16 lstm", "no precision float16 here, only float32, bfloat16, int8"),
+    ],
+)
+def test_what_would_stay_in_float32_is_refused(facts: Any, name: str, says: str) -> None:
+    assert says in facts["lowered"][name]["refused"]
+
+
+def test_the_accuracy_is_that_of_keras_on_the_trained_model(facts: Any) -> None:
+    trained = facts["trained"]
+    assert trained["model"]["name"] == "accuracy" and trained["model"]["samples"] == 80
+    assert trained["model"]["value"] == pytest.approx(trained["evaluate"])
+    assert 0.65 < trained["model"]["value"] < 1  # a random model has a half
+    assert trained["runtime"] == pytest.approx(trained["evaluate"], abs=0.02)
+    assert trained["again"] is None and trained["of framework"] is None

@@ -30,6 +30,7 @@ from rnnbench.report.prediction import (
 )
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.stats import mean_interval
+from rnnserve import PRECISIONS
 from tests.conftest import ROOT
 
 CONFIG = {
@@ -41,7 +42,10 @@ STARTED = "20261129T120000_000000Z"
 
 
 def runtime_named(name: str) -> ChosenRuntime:
-    return ChosenRuntime(name=name, implementation=name)
+    """``NAME_PRECISION`` has this precision."""
+    implementation, _, precision = name.partition("_")
+    options = {"precision": precision} if precision in PRECISIONS else {}
+    return ChosenRuntime(name=name, implementation=implementation, options=options)
 
 
 NAMED = [runtime_named("framework"), runtime_named("litert")]
@@ -259,13 +263,92 @@ def test_an_error_in_an_answer_is_unequal() -> None:
         runtime_named("litert"),
         certificate={"differences": [{"case": "longer", "call": 1, "error": "x"}]},
     )
-    assert not wrong.is_equal
+    assert not wrong.is_right
     results = results_of(JOB, PREPARED, [outcome("framework", turns_of(SLOW)), wrong])
     assert results.runtimes[1].unequal == "longer, asked again: x"
 
 
 def test_nothing_is_equal_that_was_not_asked() -> None:
-    assert not Outcome(runtime_named("litert")).is_equal
+    assert not Outcome(runtime_named("litert")).is_right
+
+
+FASTEST = [[1.0, 1.0], [2.0, 2.0], [0.5, 0.5]]
+VALIDATED = PREPARED | {
+    "lower_bounds": {"int8": [0.1]},
+    "validation": {"name": "accuracy", "value": 0.97, "samples": 360, "loss": "-", "case": 0},
+}
+
+
+def lower(turns: list[Turn], **differences: Any) -> Outcome:
+    found = outcome("litert_int8", turns, **{"difference": 0.03, "bound": 0.1} | differences)
+    found.certificate["validation"] = 0.95
+    return found
+
+
+def test_a_lower_precision_is_never_the_fastest_equal_one() -> None:
+    outcomes = [outcome("framework", turns_of(SLOW)), outcome("litert", turns_of(FAST))]
+    outcomes.append(lower(turns_of(FASTEST)))
+    results = results_of(JOB, VALIDATED, outcomes)
+    (fastest,) = results.fastest
+    assert (fastest.runtime, fastest.also) == ("litert", [])
+    assert fastest.lower is not None and fastest.lower.runtime == "litert_int8"
+    assert fastest.lower.ratio.estimate == pytest.approx(2.0)
+    assert code_of(results) == "# litert\nimport litert"
+    (answer,) = prediction_answers([results])
+    assert answer.speed_sentence.endswith(
+        "all that were timed in float32 computed the same function."
+    )
+    assert answer.further == (
+        "At lower precision, `litert_int8` is the fastest for one sample: 1000 ms, 2.00 times as "
+        "fast as `litert` (2.00 to 2.00). Its largest difference is 0.03, its accuracy for 360 "
+        "samples 0.9500 in place of 0.9700."
+    )
+    first, second = prediction_answers([msgspec.structs.replace(results, name=n) for n in "ab"])
+    assert first.further.startswith("At lower precision, `litert_int8`")
+    assert "All that were timed in float32 computed the same function." in second.further
+    assert second.further.startswith("At lower precision, `litert_int8`")
+
+
+def test_the_page_has_precision_and_accuracy_beside_the_framework_s(tmp_path: Path) -> None:
+    outcomes = [outcome("framework", turns_of(SLOW)), lower(turns_of(FASTEST))]
+    results = results_of(JOB, VALIDATED, outcomes)
+    first, second = fact_rows([results], {"m-build": "m"})
+    assert (first["precision"], first["equal"], first["validation"]) == ("float32", "yes", "0.9700")
+    assert (second["precision"], second["equal"]) == ("int8", "up to int8")
+    assert (second["difference"], second["validation"]) == (0.03, "0.9500")
+    page = prediction._write_page(results, "rnnbench compare", tmp_path).read_text()
+    assert "Accuracy is that of 360 validation samples" in page
+    assert page.index("up to int8") < page.index("Lower precision is another")  # before its section
+    assert "Lower precision is another accuracy of the same function" in page
+    unknown = results_of(JOB, VALIDATED | {"validation": None}, outcomes)
+    assert "Validation is unknown" in prediction._write_page(unknown, "-", tmp_path).read_text()
+    alone = results_of(JOB, PREPARED, outcomes[:1])
+    assert "Lower precision" not in prediction._write_page(alone, "-", tmp_path).read_text()
+
+
+def test_a_lower_precision_that_gains_nothing_is_not_said_to_be_faster() -> None:
+    outcomes = [outcome("framework", turns_of(FAST)), lower(turns_of(FAST))]
+    (answer,) = prediction_answers([results_of(JOB, VALIDATED, outcomes)])
+    assert "2000 ms. It is not shown to be faster than `framework`: 1.00 times" in answer.further
+
+
+def test_a_difference_beyond_rounding_is_another_function() -> None:
+    wrong = lower([], difference=0.4)
+    assert not wrong.is_right and lower([]).is_right
+    results = results_of(JOB, VALIDATED, [outcome("framework", turns_of(SLOW)), wrong])
+    why = "batch 1: off by 0.4, of which rounding to int8 explains 0.1"
+    assert results.runtimes[1].unequal == why
+    assert results.fastest[0].lower is None
+    (answer,) = prediction_answers([results])
+    assert answer.speed_sentence.endswith("and `litert_int8` does not.") and not answer.further
+
+
+def test_a_lower_precision_is_in_the_table_if_nothing_else_was_timed() -> None:
+    outcomes = [Outcome(runtime_named("framework"), refused="no"), lower(turns_of(FAST))]
+    results = results_of(JOB, VALIDATED, outcomes)
+    assert results.fastest == []
+    (row,) = speed_rows([results], {"m-build": "m"}, None)
+    assert row["runtime"] == "litert_int8"
 
 
 def test_no_right_answer_is_no_speed() -> None:

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy
 import pytest
 import yaml
 
-from rnnbench.builds.environments import make
+from rnnbench.builds import environments
 from rnnbench.builds.launcher import environment
 from rnnbench.builds.pins import LOCKS, pins
 from rnnbench.builds.uv import find
@@ -32,6 +33,12 @@ VARIABLES = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "XLA_FLAGS": "--xla_backend_optimization_level=0",
 }
+# The XLA beside Keras 3 compiles in a third of the remaining time without two parts that make its
+# programs faster; older ones end at flags that they do not know.
+KERAS_3_XLA = (
+    f"{VARIABLES['XLA_FLAGS']} --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_parallel_codegen_split_count=1"
+)
 # Begins a script: ``certificate(job)`` returns what `certify` reports about a job.
 CERTIFY = """
 import json, sys
@@ -115,15 +122,22 @@ def write_digits(file: Path, train: int, val: int) -> None:
 
 def build_python(build: str, version: str, temporary: pytest.TempPathFactory) -> Path:
     """Returns the interpreter of `build`'s environment with Python `version`, in this checkout or
-    made from the lock. Skips the test if that Python or the packages are unavailable."""
+    made from the lock. Skips the test if that Python or the packages are unavailable.
+
+    That of a session of tests has links to uv's cache, and no bytecode of what no test imports:
+    those of all builds would take 10 GB, and a minute of a processor."""
     if find(version) is None:
         pytest.skip(f"no Python {version} on this machine: pyenv install {version}")
     wanted = pins(ROOT / LOCKS / f"{build}.lock", version, None)
     home = ROOT
     if not (wanted.folder(ROOT) / "rnnbench.json").exists():
-        home = shared_folder(temporary)  # `make` takes a lock
+        home = shared_folder(temporary)  # one for all processes: `make` takes a lock
+        brief = mock.patch.multiple(
+            environments, LINK_MODE="hardlink", compile_packages=lambda *_: None
+        )
         try:
-            make(wanted, home)
+            with brief:
+                environments.make(wanted, home)
         except BuildError as error:
             if "connect" in str(error).lower() or "fetch" in str(error).lower():
                 pytest.skip(f"the packages are unavailable: {error}")
@@ -145,7 +159,7 @@ def answer(
     own = {**VARIABLES, "PYTHONPATH": str(ROOT / "src"), **variables}
     texts = list(map(str, arguments))
     if str(python) == sys.executable and not variables:
-        own["KERAS_BACKEND"] = "tensorflow"
+        own |= {"KERAS_BACKEND": "tensorflow", "XLA_FLAGS": KERAS_3_XLA}
         imports = FRAMEWORKS["keras3_tensorflow"].imports
     if imports:
         done = forked.run(python, imports, script, texts, own, timeout)
@@ -183,6 +197,9 @@ def answer_of(
     """`answer` of the interpreter of a build in ``conf/build``, with its environment variables and
     its backend of Keras."""
     python, own = python_of(build, temporary)
-    framework = FRAMEWORKS[settings_of(build)["framework"]]
+    name = settings_of(build)["framework"]
+    framework = FRAMEWORKS[name]
     own["KERAS_BACKEND"] = framework.backend
+    if name.startswith("keras3_"):
+        own["XLA_FLAGS"] = KERAS_3_XLA
     return answer(python, script, *arguments, imports=framework.imports, timeout=1200, **own)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -14,14 +13,15 @@ import pytest
 @pytest.fixture
 def pipe() -> Iterator[SimpleNamespace]:
     """`reader`, `writer`, and `received`, which ends the writing and returns what was written."""
-    reader, writer = os.pipe()
+    reader, writer = (
+        os.fdopen(each, mode, 0) for each, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
+    )
 
     def received() -> list[dict]:
-        os.close(writer)
-        with os.fdopen(os.dup(reader), "rb") as file:
-            return [json.loads(line) for line in file.read().splitlines()]
+        writer.close()
+        return [json.loads(line) for line in reader.read().splitlines()]
 
-    yield SimpleNamespace(reader=reader, writer=writer, received=received)
-    for descriptor in (reader, writer):
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
+    with reader, writer:
+        yield SimpleNamespace(
+            reader=reader.fileno(), writer=writer.fileno(), end=writer.close, received=received
+        )

@@ -83,7 +83,7 @@ def test_an_event_larger_than_a_pipe_is_written_whole(pipe) -> None:
     collect = threading.Thread(target=lambda: received.extend(os.fdopen(os.dup(pipe.reader), "rb")))
     collect.start()
     Events(pipe.writer).emit("facts", filler="x" * 300_000)
-    os.close(pipe.writer)
+    pipe.end()
     collect.join(timeout=10)
     assert len(json.loads(received[0])["filler"]) == 300_000
 

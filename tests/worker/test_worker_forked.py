@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 
 from rnnbench.running import worker
 from rnnbench.running.worker import supervise
-from rnnworker import forked_workers, members, rounds
+from rnnworker import forked_workers, importer, members, rounds
 from rnnworker.members import Member, Outcome
 from tests.conftest import wait_until
 from tests.running.test_running_train import planned
@@ -102,6 +104,26 @@ def test_members_of_one_build_are_forked_from_one_process(workers, importers) ->
     assert len(importers) == 1 and importers[0]._process.returncode == 0
     assert sorted(parents) == sorted([importers[0]._process.pid] * 2 + [os.getpid()])
     assert len({pid_of(outcome) for outcome in outcomes.values()}) == 3
+
+
+def test_no_collection_in_a_worker_looks_at_what_was_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_file = tmp_path / "job.json"
+    job_file.write_text(json.dumps(worker.job_of(planned("a")["config"], tmp_path)))
+    monkeypatch.setattr(importer.run, "die_with_parent", lambda parent: None)
+    frozen = [gc.get_freeze_count()]
+    monkeypatch.setattr(
+        importer._Importer,
+        "__init__",
+        lambda serving, owner: frozen.append(gc.get_freeze_count()),
+    )
+    monkeypatch.setattr(importer._Importer, "serve", lambda serving: None)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        assert importer.main(str(job_file), str(theirs.detach())) == 0
+        assert ours.recv(64) == b"ready"
+    assert frozen[1] > frozen[0]
 
 
 def test_a_forked_worker_ends_and_prints_like_a_started_one(workers, tmp_path: Path) -> None:

@@ -155,6 +155,11 @@ import numpy
 from rnnworker import certify, frameworks, user_functions
 
 config, file, names = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3:]
+if config["build"]["framework"] in ("keras3_tensorflow", "keras2_tensorflow2"):
+    import tensorflow
+
+    # A graph for three steps of two models takes a second of a processor.
+    tensorflow.config.run_functions_eagerly(True)
 results = {}
 for builder in user_functions.function(file + ":BUILDERS"):
     if names and builder.__name__ not in names:

@@ -21,6 +21,7 @@ from rnnbench.builds.uv import find, install_hint, run, uv_program
 from rnnbench.errors import BuildError
 
 MARKER = "rnnbench.json"
+LINK_MODE = "copy"  # how uv brings packages from its cache into an environment
 PACKAGES_REMEDY = (
     "check the access to the package registry and run the same command again. Wheels that the "
     "registry does not have (torch without CUDA) are found through UV_FIND_LINKS or UV_INDEX."
@@ -130,7 +131,7 @@ def _make(pins: Pins, folder: Path) -> None:
     created = str(folder / "bin" / "python")
     lock = folder / "packages.lock"
     lock.write_text(lock_without(pins), encoding="utf-8")
-    target = ("--python", created, "--link-mode", "copy")
+    target = ("--python", created, "--link-mode", LINK_MODE)
     uv("pip", "sync", *target, "--require-hashes", str(lock))
     wheel_file = None
     if pins.wheel is not None:
@@ -139,11 +140,7 @@ def _make(pins: Pins, folder: Path) -> None:
         uv("pip", "install", *target, "--no-deps", "--no-index", wheel)
 
     packages = next(folder.glob("lib/python*/site-packages"))
-    # uv's --compile-bytecode needs Python 3.7; every Python has compileall. A package may contain
-    # files that this Python version cannot compile: exit status 1 is not an error.
-    shell = 'exec 2>&1; "$0" -m compileall -q -j 0 "$1" || test $? -eq 1'
-    run(["sh", "-c", shell, created, str(packages)], where=where, remedy=PACKAGES_REMEDY)
-
+    compile_packages(created, packages, where)
     versions = locked_versions(pins)
     count = len(list(packages.glob("*.dist-info/RECORD")))
     if count < len(versions):
@@ -163,3 +160,12 @@ def _make(pins: Pins, folder: Path) -> None:
     temporary = folder / f".{MARKER}"
     temporary.write_text(json.dumps(marker, indent=1), encoding="utf-8")
     temporary.replace(folder / MARKER)
+
+
+def compile_packages(python: str, packages: Path, where: str) -> None:
+    """Compiles the modules in the folder `packages` with the interpreter `python`. `where`: of a
+    `BuildError`."""
+    # uv's --compile-bytecode needs Python 3.7; every Python has compileall. A package may contain
+    # files that this Python version cannot compile: exit status 1 is not an error.
+    shell = 'exec 2>&1; "$0" -m compileall -q -j 0 "$1" || test $? -eq 1'
+    run(["sh", "-c", shell, python, str(packages)], where=where, remedy=PACKAGES_REMEDY)

@@ -124,6 +124,7 @@ def predict(arguments: Sequence[str]) -> int:
         rounds=settings.rounds,
         cycles=settings.cycles,
         pinned_md5=pinned_md5,
+        train=settings.train,
     )
     results = measured(job, file.stem, lambda text: print_progress(f"{file.stem}: {text}"))
     check()

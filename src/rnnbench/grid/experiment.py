@@ -61,6 +61,7 @@ class Predict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
       the first.
     - `batches`: numbers of samples in a call.
     - `rounds`: each with new processes; `cycles`: turns of each runtime in a round.
+    - `train`: whether the models are trained first, which an accuracy needs.
     """
 
     runtimes: Annotated[list[str], Meta(min_length=2)]
@@ -69,6 +70,7 @@ class Predict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     )
     rounds: Positive = 5
     cycles: Positive = 5
+    train: bool = False
 
 
 def known_runtimes(

@@ -23,7 +23,7 @@ from rnnbench.grid.files import (
 from rnnbench.grid.overrides import Config, parse_overrides
 from rnnbench.grid.values import typed
 from rnnbench.records.predictions import ChosenRuntime
-from rnnserve import IMPLEMENTATIONS, OWN, PARTS
+from rnnserve import FULL_PRECISION, IMPLEMENTATIONS, OWN, PARTS, precision_of
 
 REMEDY = "see docs/runtimes.md."
 
@@ -72,6 +72,13 @@ def runtimes_of(chosen: Sequence[str], conf: Sequence[Path]) -> tuple[ChosenRunt
     for name, file in files.items():
         where = display_path(file)
         found.append(_runtime(sections[RUNTIME, name], where))
+    first = found[0]
+    if first.precision != FULL_PRECISION:
+        raise ConfigError(
+            f"the others are compared with {first.name}, which has {first.precision}.",
+            where=RUNTIME,
+            remedy=f"name a runtime in {FULL_PRECISION} first.",
+        )
     return tuple(found)
 
 
@@ -79,6 +86,10 @@ def _runtime(section: Config, where: str) -> ChosenRuntime:
     """The runtime of a composed `section`, which `where` defines."""
     choice = typed(section, RuntimeChoice, lambda key: where, REMEDY)
     _check_implementation(choice.implementation, where)
+    try:
+        precision_of(choice.options)
+    except ValueError as error:
+        raise ConfigError(f"has {error}.", where=where, remedy=REMEDY) from None
     return ChosenRuntime(
         name=choice.name,
         implementation=choice.implementation,

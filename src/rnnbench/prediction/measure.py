@@ -25,6 +25,7 @@ from rnnbench.errors import RunError
 from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.store import timing_lock
 from rnnbench.running.worker import job_of
+from rnnserve import FULL_PRECISION
 from rnnworker.workers import WORKER, environment_of
 
 TURN = 0.06  # seconds of a turn, at least one call
@@ -56,6 +57,7 @@ class Job:
     - `runtimes`: the first one is the reference of the ratios.
     - `batches`: numbers of samples in a call.
     - `root`: the project's folder; `folder`: for the exported files and the logs.
+    - `train`: whether the model is trained first.
     """
 
     config: Mapping[str, Any]
@@ -66,6 +68,7 @@ class Job:
     rounds: int = ROUNDS
     cycles: int = CYCLES
     pinned_md5: str | None = None
+    train: bool = False
 
     @property
     def build(self) -> Mapping[str, Any]:
@@ -142,7 +145,10 @@ class Outcome:
             if "error" in fact:
                 return f"{_asked(fact)}: {fact['error']}"
         worst = max(wrong, key=lambda fact: float(fact["difference"]))
-        return f"{_asked(worst)}: off by {worst['difference']:.2g}"
+        text = f"{_asked(worst)}: off by {worst['difference']:.2g}"
+        if self.chosen.precision != FULL_PRECISION:
+            text += f", of which rounding to {self.chosen.precision} explains {worst['bound']:.2g}"
+        return text
 
     def quickest(self, batch: int) -> float:
         """The seconds of the quickest timed call with so many samples; 0 before the first one."""
@@ -150,7 +156,8 @@ class Outcome:
         return min(calls, default=0.0)
 
     @property
-    def is_equal(self) -> bool:
+    def is_right(self) -> bool:
+        """Whether it computes the same function, up to the rounding of its precision."""
         return self.refused is None and bool(self.certificate) and not self.unequal
 
 
@@ -189,7 +196,8 @@ def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]
 
 
 def _prepared(job: Job, say: Callable[[str], None]) -> Facts:
-    say("exports the model and computes what the answers should be")
+    trains = "trains and " if job.train else ""
+    say(f"{trains}exports the model and computes what the answers should be")
     facts = {
         "config": job.config,
         "data": job.asked["dataset"],
@@ -197,6 +205,7 @@ def _prepared(job: Job, say: Callable[[str], None]) -> Facts:
         "batches": list(job.batches),
         "runtimes": msgspec.to_builtins(job.runtimes),
         "threads": job.threads,
+        "train": job.train,
         "folder": str(job.folder),
     }
     log = job.folder / "prepare.log"
@@ -431,7 +440,7 @@ def _is_certified(process: Process) -> bool:
         outcome.refused = said["refused"]
         return False
     outcome.certificate = said
-    return outcome.is_equal
+    return outcome.is_right
 
 
 def _check_again(process: Process) -> None:

@@ -12,8 +12,17 @@ from collections.abc import Callable, Sequence
 
 from rnnbench.prediction.measure import Facts, Job, Outcome, Turn, measure
 from rnnbench.records import timestamps
-from rnnbench.records.predictions import Batch, Fastest, Range, Results, Runtime
+from rnnbench.records.predictions import (
+    Batch,
+    Fastest,
+    Lower,
+    Range,
+    Results,
+    Runtime,
+    Validation,
+)
 from rnnbench.tables.stats import Interval, mean_interval
+from rnnserve import FULL_PRECISION
 from rnnworker import machine
 
 FEWEST_CALLS = {50: 1, 95: 100, 99: 500}  # percentile → calls that it needs
@@ -39,7 +48,13 @@ def results_of(
     reference = outcomes[0]
     steps = prepared["steps"]
     runtimes = [_runtime(job, outcome, reference, steps) for outcome in outcomes]
-    fastest = [_fastest(outcomes, batch) for batch in _batches(outcomes)]
+    full = [each for each in outcomes if each.chosen.precision == FULL_PRECISION]
+    lower = [each for each in outcomes if each.chosen.precision != FULL_PRECISION]
+    fastest = [_fastest(full, lower, batch) for batch in _batches(full)]
+    validation = None
+    if prepared.get("validation"):
+        facts = prepared["validation"]
+        validation = Validation(facts["name"], facts["value"], facts["samples"])
     return Results(
         name=name,
         model=str(job.config["model"].get("file") or job.function),
@@ -57,19 +72,32 @@ def results_of(
         bounds=prepared["bounds"],
         runtimes=runtimes,
         fastest=fastest,
+        lower_bounds=prepared.get("lower_bounds", {}),
+        trained=job.train,
+        validation=validation,
     )
 
 
-def _fastest(outcomes: Sequence[Outcome], batch: int) -> Fastest:
-    timed = [outcome for outcome in outcomes if outcome.turns]
-    first = min(timed, key=lambda outcome: _call_seconds(outcome, batch).estimate)
+def _fastest(full: Sequence[Outcome], lower: Sequence[Outcome], batch: int) -> Fastest:
+    """`full`, `lower`: the outcomes of runtimes in full and in lower precision."""
+
+    def seconds(outcome: Outcome) -> float:
+        return _call_seconds(outcome, batch).estimate
+
+    timed = [outcome for outcome in full if outcome.turns]
+    first = min(timed, key=seconds)
     also = []
     for other in timed:
         if other is not first:
             faster = mean_interval(ratios(first.turns, other.turns, batch))
             if not faster.excludes(1.0):
                 also.append(other.runtime)
-    return Fastest(batch, first.runtime, also)
+    best = min((outcome for outcome in lower if outcome.turns), key=seconds, default=None)
+    of_lower = None
+    if best is not None:
+        gain = mean_interval(ratios(best.turns, first.turns, batch))
+        of_lower = Lower(best.runtime, _range(gain))
+    return Fastest(batch, first.runtime, also, of_lower)
 
 
 def _call_seconds(outcome: Outcome, batch: int) -> Interval:
@@ -104,6 +132,8 @@ def _runtime(job: Job, outcome: Outcome, reference: Outcome, steps: int | None) 
         versions=said.get("versions", {}),
         code=said.get("code"),
         folder=outcome.folder,
+        precision=outcome.chosen.precision,
+        validation=said.get("validation"),
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.records.store import as_kind, read_json
+from rnnserve import FULL_PRECISION, precision_of
 
 VERSION = 2
 PLAN = "predictions.json"  # name → the planned prediction
@@ -22,6 +23,12 @@ class ChosenRuntime(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     implementation: str
     options: dict[str, Any] = {}
+
+    @property
+    def precision(self) -> str:
+        """One of `rnnserve.PRECISIONS`. Raises ValueError for another one."""
+        precision: str = precision_of(self.options)
+        return precision
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -53,7 +60,8 @@ class Batch(msgspec.Struct, frozen=True):
 class Runtime(msgspec.Struct, frozen=True):
     """One runtime. `refused`: why it does not answer with the model; `unequal`: its first wrong
     answer; `difference`: the largest one of its outputs; `folder`: of its exported files, beside
-    the file of the results. The others: seconds, bytes."""
+    the file of the results; `validation`: how good its answers are, None in full precision and if
+    that is unknown. The others: seconds, bytes."""
 
     name: str
     refused: str | None
@@ -67,6 +75,13 @@ class Runtime(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     code: str | None
     folder: str | None = None
+    precision: str = FULL_PRECISION
+    validation: float | None = None
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether its precision is lower than that of the framework."""
+        return self.precision != FULL_PRECISION
 
     @property
     def why_not_timed(self) -> str:
@@ -78,13 +93,30 @@ class Runtime(msgspec.Struct, frozen=True):
         return ""
 
 
+class Lower(msgspec.Struct, frozen=True):
+    """The fastest runtime of lower precision; `ratio`: times as fast as the fastest in full
+    precision."""
+
+    runtime: str
+    ratio: Range
+
+
 class Fastest(msgspec.Struct, frozen=True):
-    """The fastest runtime with a size of batch. `also`: others without a shown difference to it,
-    by individual 95 % intervals."""
+    """The fastest runtime with a size of batch, of those in full precision. `also`: others without
+    a shown difference to it, by individual 95 % intervals. `lower`: None if none was timed."""
 
     batch: int
     runtime: str
     also: list[str]
+    lower: Lower | None = None
+
+
+class Validation(msgspec.Struct, frozen=True):
+    """How good the model itself is: the `value` of what `name` says, for so many `samples`."""
+
+    name: str
+    value: float
+    samples: int
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +127,10 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     - `model`: its function or file; `steps`: time steps of a sample.
     - `machine`: its name; `started`, `finished`: UTC.
     - `reference`: what says which answers are right; `cases`: what was asked; `bounds`: the largest
-      difference that counts as equal, for each output.
+      difference that counts as equal, for each output; `lower_bounds`: precision → the largest that
+      rounding explains.
+    - `trained`: whether the model was trained first; `validation`: None if no runtime has a lower
+      precision, or if it is unknown.
     """
 
     version: int = VERSION
@@ -118,6 +153,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     bounds: list[float]
     runtimes: list[Runtime]
     fastest: list[Fastest]
+    lower_bounds: dict[str, list[float]] = {}
+    trained: bool = False
+    validation: Validation | None = None
 
     def runtime(self, name: str) -> Runtime:
         """The runtime `name`, which is one of them."""

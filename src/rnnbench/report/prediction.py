@@ -20,14 +20,16 @@ from rnnbench.report.figures import Figure, figure
 from rnnbench.report.labels import colours, joined
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
-from rnnbench.report.sentences import as_fast
+from rnnbench.report.sentences import as_fast, no_difference
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import CellText, Column, interval_of, view_of
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.stats import Interval
+from rnnserve import FULL_PRECISION
 
 DRAWN = 9  # runtimes in a chart, as there are colours
 SAID_EQUAL = "all that were timed computed the same function"
+SAID_EQUAL_IN_FULL = f"all that were timed in {FULL_PRECISION} computed the same function"
 OTHER_SIZES = "The table below has the other sizes of a batch."
 
 
@@ -62,6 +64,7 @@ FACT_COLUMNS = (
     Column("peak memory, MB", "peak_megabytes", n.plain),
     Column("remarks", "remarks", number=False),
 )
+PRECISION_COLUMN = Column("precision", "precision", number=False)
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,14 @@ def section_of(predictions: Sequence[Results], prices: PriceList | None) -> Sect
     labels = labels_of(predictions)
     speed = pd.DataFrame(speed_rows(predictions, labels, prices))
     facts = pd.DataFrame(fact_rows(predictions, labels))
+    of_facts: tuple[Column, ...] = FACT_COLUMNS
+    leads = ["prediction-speed"]
+    are_lower = any(each.is_lower for each in runtimes_of(predictions))
+    if are_lower:
+        equal, difference, *others = FACT_COLUMNS
+        validation = Column(validation_name(predictions), "validation", number=False)
+        of_facts = (PRECISION_COLUMN, equal, difference, validation, *others)
+        leads.append("prediction-equal")
     columns: tuple[Column, ...] = SPEED_COLUMNS
     if len(speed) and speed["usd_per_million"].notna().any():
         columns = (*SPEED_COLUMNS, COST_COLUMN)
@@ -118,13 +129,16 @@ def section_of(predictions: Sequence[Results], prices: PriceList | None) -> Sect
             "What computes the same function",
             "runtime",
             "runtime",
-            FACT_COLUMNS,
+            of_facts,
             ["model"],
         ),
     )
     paragraphs = [WORDS["prediction"]["text"]]
     for text in {each.reference: None for each in predictions}:
         paragraphs.append(WORDS["prediction"]["reference"].format(text))
+    if are_lower:
+        paragraphs.append(WORDS["prediction"]["lower"])
+        paragraphs += validation_texts(predictions)
     figures = list(_charts(speed))
     return Section(
         "prediction",
@@ -132,12 +146,38 @@ def section_of(predictions: Sequence[Results], prices: PriceList | None) -> Sect
         code=code_of(predictions[0]),
         figures=figures,
         views=views,
-        leads=["prediction-speed", *(each.id for each in figures[:4])],
+        leads=[*leads, *(each.id for each in figures[:4])],
         csv={"prediction": speed},
     )
 
 
 BLOCK = ["model", "asked"]
+
+
+def runtimes_of(predictions: Sequence[Results]) -> Iterator[Runtime]:
+    """The runtimes of all predictions."""
+    for each in predictions:
+        yield from each.runtimes
+
+
+def validation_name(predictions: Sequence[Results]) -> str:
+    """``accuracy``, if that is what is known of all models; else ``validation``."""
+    names = {each.validation.name for each in predictions if each.validation}
+    return names.pop() if len(names) == 1 else "validation"
+
+
+def validation_texts(predictions: Sequence[Results]) -> list[str]:
+    """What the column ``validation`` has, or why it is empty."""
+    words = WORDS["prediction"]
+    found = []
+    for each in predictions:
+        if each.validation is None:
+            found.append(words["no_validation"])
+        else:
+            count = n.counted(each.validation.samples, "validation sample")
+            name = n.capitalized(each.validation.name)
+            found.append(words["validation"].format(name, count))
+    return list(dict.fromkeys(found))
 
 
 def labels_of(predictions: Sequence[Results]) -> Mapping[str, str]:
@@ -167,8 +207,9 @@ def speed_rows(
     """A row for each prediction, size of batch and runtime that was timed."""
     for each in predictions:
         price = prices.price_of(each.choices.get("device", "")) if prices else None
-        for fastest in each.fastest:
-            for runtime, batch in timed(each, fastest.batch):
+        sizes = {batch.batch for runtime in each.runtimes for batch in runtime.batches}
+        for size in sorted(sizes):
+            for runtime, batch in timed(each, size):
                 usd = None
                 if price:
                     seconds_per_million = 1e6 * batch.seconds.estimate / batch.batch
@@ -207,13 +248,27 @@ def fact_rows(predictions: Sequence[Results], labels: Mapping[str, str]) -> Iter
             yield {
                 "model": labels[each.name],
                 "runtime": runtime.name,
-                "equal": runtime.why_not_timed or "yes",
+                "precision": runtime.precision,
+                "equal": runtime.why_not_timed or _is_equal(runtime),
                 "difference": runtime.difference,
+                "validation": _validation_text(each, runtime),
                 "load_seconds": runtime.load_seconds,
                 "file_kilobytes": None if size is None else size / 1e3,
                 "peak_megabytes": None if peak is None else peak / 1e6,
                 "remarks": "; ".join(runtime.notes) or n.NOTHING,
             }
+
+
+def _is_equal(runtime: Runtime) -> str:
+    return f"up to {runtime.precision}" if runtime.is_lower else "yes"
+
+
+def _validation_text(results: Results, runtime: Runtime) -> str:
+    """How good a runtime's answers are; an equal one is as good as the model."""
+    value = runtime.validation
+    if not runtime.is_lower and not runtime.why_not_timed and results.validation:
+        value = results.validation.value
+    return n.NOTHING if value is None else n.precise(value)
 
 
 def timed(results: Results, size: int) -> Iterator[tuple[Runtime, Batch]]:
@@ -270,11 +325,13 @@ def prediction_answers(predictions: Sequence[Results]) -> list[Answer]:
         further = " ".join(f"For {clause}." for clause in others)
         if are_several:
             further = ""
-        if not are_several or equality != SAID_EQUAL:
+        if not are_several or equality != said_equal([each]):
             first = f"{first}; {equality}"
+        further = " ".join([*lower_sentences(each), further]).strip()
         found.append(Answer(f"For {first}.", further=further))
     if are_several and any(each.fastest for each in predictions):
-        once = f"{n.sentences([SAID_EQUAL])} {OTHER_SIZES}"
+        once = f"{n.sentences([said_equal(predictions)])} {OTHER_SIZES}"
+        once = f"{found[-1].further} {once}".strip()
         found[-1] = replace(found[-1], further=once)
     return found
 
@@ -299,13 +356,46 @@ def answer_clauses(results: Results, of: str = "") -> list[str]:
     return clauses
 
 
+def lower_sentences(results: Results) -> list[str]:
+    """``At lower precision, `litert_int8` is the fastest for one sample: …``, of the smallest
+    batch; none without such a runtime."""
+    for fastest in results.fastest:
+        if fastest.lower is None:
+            continue
+        runtime = results.runtime(fastest.lower.runtime)
+        batch = next(each for each in runtime.batches if each.batch == fastest.batch)
+        ratio = fastest.lower.ratio
+        gain = Interval(ratio.estimate, ratio.low, ratio.high)
+        text = f"At lower precision, `{runtime.name}` is the fastest for {samples(fastest.batch)}: "
+        text += f"{n.plain(1e3 * batch.seconds.estimate)} ms"
+        if gain.estimate > 1.0 and gain.excludes(1.0):
+            text += f", {as_fast(gain, f'`{fastest.runtime}`')}. "
+        else:
+            text += f". {no_difference('It', f'`{fastest.runtime}`', gain)}. "
+        text += f"Its largest difference is {n.small(runtime.difference)}"
+        model = results.validation
+        if runtime.validation is not None and model is not None:
+            text += f", its {model.name} for {n.counted(model.samples, 'sample')} "
+            text += f"{n.precise(runtime.validation)} in place of {n.precise(model.value)}"
+        return [f"{text}."]
+    return []
+
+
+def said_equal(predictions: Sequence[Results]) -> str:
+    """What the runtimes have in common; those of lower precision have nothing in common."""
+    if any(each.is_lower for each in runtimes_of(predictions)):
+        return SAID_EQUAL_IN_FULL
+    return SAID_EQUAL
+
+
 def equality_clause(results: Results) -> str:
     """``all that were timed computed the same function``, and what does not."""
     unequal = [f"`{each.name}`" for each in results.runtimes if each.unequal]
+    same = said_equal([results])
     if not unequal:
-        return SAID_EQUAL
+        return same
     does = "does" if len(unequal) == 1 else "do"
-    return f"{SAID_EQUAL}, and {', '.join(unequal)} {does} not"
+    return f"{same}, and {', '.join(unequal)} {does} not"
 
 
 def code_of(results: Results) -> str:

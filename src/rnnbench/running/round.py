@@ -12,10 +12,9 @@ from __future__ import annotations
 import glob
 import os
 import re
-import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -34,11 +33,12 @@ from rnnbench.running.progress import Progress, print_progress
 from rnnbench.running.refusals import refusals
 from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.running.worker import Event, Facts, Outcome, revision, supervise
-from rnnworker import cards, machine
-from rnnworker.cohorts import cohorts, must_retry_alone, starting_order, takes_turns
+from rnnworker import machine
 from rnnworker.forked_workers import Importers
+from rnnworker.json_types import Planned
+from rnnworker.measuring import Measured, Measuring, start_stamp
+from rnnworker.members import Member
 from rnnworker.rounds import Share
-from rnnworker.workers import card_of
 
 
 def measure(
@@ -86,7 +86,7 @@ def measure(
         holder = f"process {os.getpid()}, {name} of {place.root}"
         wait = partial(waiting, "this host to finish timing")
         timing = held.enter_context(locks.locked(place.timing_lock, holder, wait))
-        runner = CohortRunner(
+        runner = LocalRound(
             place,
             check,
             label,
@@ -96,8 +96,10 @@ def measure(
             timing,
             share,
             importers,
+            refused,
+            frozenset([reference] if reference else []),
         )
-        return runner.complete(planned, refused, reference)
+        return runner.records_of(planned)
 
 
 def nothing_to_measure(experiment: str) -> str:
@@ -105,25 +107,17 @@ def nothing_to_measure(experiment: str) -> str:
     return f"every run is already measured; to repeat one: rnnbench retry {experiment} NAME"
 
 
-def _card(runs: Sequence[Run]) -> Facts | None:
-    """Facts about the card on which `runs` are to take turns; None if they need no card or the
-    driver does not tell."""
-    for run in runs:
-        if not takes_turns(run.config):
-            continue
-        card = card_of(run.config)
-        if card:
-            return cards.query_contexts(card)
-    return None
-
-
-@dataclass(frozen=True)
-class CohortRunner:
-    """Measures cohorts of a round on this machine.
+@dataclass
+class LocalRound(Measuring):
+    """Measures a round on this machine and keeps its records.
 
     - `name`: the round's.
     - `hardware`: this machine's fingerprint.
     - `timing`: the descriptor of the host's timing lock, which is held.
+    - `refused`: run → why it is not trained.
+    - `by_name`: its runs.
+    - `records`: those that it has, and gets.
+    - `code`: the revision of the worker's code when its last cohort began.
 
     For the rest see `measure`.
     """
@@ -137,234 +131,146 @@ class CohortRunner:
     timing: int
     share: Share | None = None
     importers: Importers | None = None
+    refused: Mapping[str, Reason] = field(default_factory=dict)
+    references: frozenset[str] = frozenset()
+    by_name: dict[str, Run] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+    code: str = ""
 
-    def folder(self, run: Run) -> Path:
-        """The folder of the run's records on this machine."""
+    def folder(self, name: str) -> Path:
+        """The folder of a run's records on this machine."""
         machine: str = self.hardware["machine"]
-        return self.place.results / "records" / machine / run.name
+        return self.place.results / "records" / machine / name
 
-    def peaks(self, planned: Sequence[Run]) -> list[int]:
+    def peaks(self, runs: Sequence[Planned]) -> list[int]:
         """Peak bytes of memory of the latest run of each planned configuration on this machine.
 
         There is none for a configuration that was never measured, or whose record is damaged.
         """
         peaks = []
-        for run in planned:
-            pattern = f"{glob.escape(run.configuration)}-s*-r*"
+        for line in runs:
+            configuration = self.by_name[line["name"]].configuration
+            pattern = f"{glob.escape(configuration)}-s*-r*"
             found = record_files(self.place.results, self.hardware["machine"], pattern)
             # The pattern matches `…-s0-r0` of a configuration with further overrides, too.
-            name = re.compile(re.escape(run.configuration) + r"-s\d+-r\d+")
+            name = re.compile(re.escape(configuration) + r"-s\d+-r\d+")
             files = {file.name: file for file in found if name.fullmatch(file.parent.name)}
             with suppress(RecordError, KeyError, TypeError, ValueError):
                 latest = read_json(files[max(files)])
                 peaks.append(int(latest["measured"]["peak_memory_bytes"]))
         return peaks
 
-    def complete(
-        self,
-        planned: Sequence[Run],
-        refused: Mapping[str, Reason],
-        reference: str | None,
-    ) -> dict[str, Record]:
+    def records_of(self, planned: Sequence[Run]) -> dict[str, Record]:
         """Adopts the records that exist, writes those of refused runs, and measures the others.
-
-        If the reference has no record, runs that have one are measured again with it.
-
-        - `planned`: the runs of the round.
-        - `refused`: run → why it is not trained.
-        - `reference`: name of the run that the others are compared with, or None.
-
         Returns run → record.
+
+        `planned`: the runs of the round.
         """
-        records = {}
         for record in adoptable_records(planned, self.place):
             if not record.is_companion:
-                records[record.name] = record
-        by_name = {run.name: run for run in planned}
-        compared = None
-        if reference in by_name.keys() - refused:
-            compared = by_name[reference].as_dict()
-            if reference not in records:
-                # Only runs that are measured at the same time can be compared with it.
-                for name, record in list(records.items()):
-                    if record.verdict.status != "void":
-                        del records[name]
-
-        without = [run for run in planned if run.name not in records]
-        missing = [run for run in without if run.name not in refused]
-        if not without:
+                self.records[record.name] = record
+        self.by_name.update((run.name, run) for run in planned)
+        done = {name: each.verdict.status == "void" for name, each in self.records.items()}
+        if done.keys() >= self.by_name.keys():
             print_progress(f"{self.label} {self.name}: {nothing_to_measure(self.place.experiment)}")
+        self.complete([run.as_dict() for run in planned], done)
+        return self.records
 
-        for run in without:
-            if run.name in refused:
-                records |= self.refuse(run, refused[run.name])
-        lines = [run.as_dict() for run in missing]
-        groups = cohorts(
-            lines,
-            compared,
-            self.peaks(missing),
-            card=_card(missing),
-        )
-        for group in groups:
-            # The reference is recorded once for itself; later it is the others' companion.
-            requested = {run.name for run in missing if run.name not in records}
-            cohort = [by_name[line["name"]] for line in group]
-            records |= self.measure(cohort, requested)
-        return records
+    def obstacle(self, run: Planned) -> Reason | None:
+        return self.refused.get(run["name"])
 
-    def refuse(self, run: Run, reason: Reason) -> dict[str, Record]:
-        """Writes the void record of a run that is not trained.
+    def skip(self, run: Planned, why: Reason) -> None:
+        """Writes the void record of a run that is not trained."""
+        name = run["name"]
+        started = start_stamp(self.folder(name))
+        trained = self._trained(name, started, started, Outcome())
+        made = records_of([trained], f"{self.name}/{started}")
+        void = replace(made[name], verdict=Verdict("void", (why,)))
+        write_record(self.place.results, void)
+        self.records[name] = void
 
-        - `run`: as it is planned.
-        - `reason`: why it is not trained.
-
-        Returns run → record.
-        """
-        started = _start_timestamp(self.folder(run))
-        place = self.place
-        untrained = Trained(
-            run=run,
-            experiment=place.experiment,
-            site=place.site,
-            started=started,
-            finished=started,
-            hardware=self.hardware,
-            outcome=Outcome(),
-        )
-        made = records_of([untrained], f"{self.name}/{started}")
-        void = replace(made[run.name], verdict=Verdict("void", (reason,)))
-        write_record(place.results, void)
-        return {run.name: void}
-
-    def measure(self, cohort: Sequence[Run], requested: set[str]) -> dict[str, Record]:
-        """Measures a cohort, writes its records, and returns run → record.
-
-        - `cohort`: its runs.
-        - `requested`: names of the runs whose records are returned. The other runs are companions.
-
-        A run that ran out of memory next to others is measured again on its own. Raises `RunError`
-        as `rnnbench.running.round.measure`.
-        """
-        by_name = {run.name: run for run in cohort}
-        order = starting_order([run.as_dict() for run in cohort])
-        cohort = [by_name[line["name"]] for line in order]
-
-        started = {run.name: _start_timestamp(self.folder(run)) for run in cohort}
-        code = revision()
-        outcomes = self._train(cohort, started)
-        finished = timestamps.now()
-
-        trained = []
-        for run in cohort:
-            trained.append(
-                Trained(
-                    run,
-                    self.place.experiment,
-                    self.place.site,
-                    started[run.name],
-                    finished,
-                    self.hardware,
-                    outcomes[run.name],
-                )
-            )
-
-        identity = f"{self.name}/{min(started.values())}"
-        companions = started.keys() - requested
-        made = records_of(trained, identity, companions)
-        # Out of memory next to others does not mean that the run needs too much on its own.
-        again = []
-        for run in cohort:
-            if must_retry_alone(run.config, outcomes[run.name], len(cohort)):
-                made.pop(run.name, None)
-                if run.name in requested:
-                    again.append(run)
-
-        records = self._write(made.values(), code)
-        for run in again:
-            print_progress(f"{self.label} {run.name} ran out of memory; retrying it on its own")
-            records |= self.measure([run], requested)
-
-        killed = [run.name for run in cohort if outcomes[run.name].is_killed]
-        if killed:
-            what = f"received an external SIGKILL in phase {outcomes[killed[0]].phase}."
-            remedy = f"run the same command again; if memory ran out, {LESS_MEMORY}."
-            raise RunError(what, where=", ".join(killed), remedy=remedy)
-        return records
-
-    def _write(self, made: Iterable[Record], code: str) -> dict[str, Record]:
-        """Writes the records of a cohort, companions included.
-
-        - `made`: the records.
-        - `code`: the revision of the worker's code, which they get.
-
-        Returns run → record, without companions.
-        """
-        records = {}
-        slurm = attempt.slurm_job()
-        # Companions first, so that they exist once a record can be adopted.
-        for record in sorted(made, key=lambda record: not record.is_companion):
-            measured = {**record.measured, "revision": code}
-            if slurm:
-                measured["job"] = {**slurm, "log": f"records/{record.key}.log"}
-            complete = replace(record, measured=measured)
-            write_record(self.place.results, complete)
-            if not record.is_companion:
-                records[record.name] = complete
-        return records
-
-    def _train(self, cohort: Sequence[Run], started: Mapping[str, str]) -> dict[str, Outcome]:
-        """Starts the workers of the `cohort`, in this order, and supervises them until they end.
-
-        `started`: run → its timestamp, which names its files. Returns run → outcome.
-        """
+    def member(self, run: Planned, started: str, place: int) -> Member:
         root = self.place.root
-        epochs = {run.name: int(run.config["model"].get("epochs", 0)) for run in cohort}
+        job = worker.job_of(
+            run["config"],
+            root,
+            pinned_md5=self.pinned_md5.get(run["name"]),
+            place=place,
+        )
+        return worker.member(
+            run["name"],
+            job,
+            root,
+            self.folder(run["name"]) / started,
+            limits=run["config"].get("limits") or {},
+            timing=self.timing,
+        )
+
+    def supervise(self, members: Sequence[Member], seed: int) -> Mapping[str, Outcome]:
+        """Runs the workers of a cohort, shows their progress, and has the inputs checked when each
+        of them has read them."""
+        self.code = revision()
+        epochs = {}
+        for member in members:
+            model = self.by_name[member.name].config["model"]
+            epochs[member.name] = int(model.get("epochs", 0))
         unread = set(epochs)
 
-        def on_event(run: Run, event: Event) -> None:
-            if event["event"] == "gate" and run.name in unread:
-                unread.remove(run.name)
+        def on_event(name: str, event: Event) -> None:
+            if event["event"] == "gate" and name in unread:
+                unread.remove(name)
                 self.check()
-            progress.reached(run.name, event)
+            progress.reached(name, event)
 
-        members = []
-        for number, run in enumerate(cohort):
-            job = worker.job_of(
-                run.config,
-                root,
-                pinned_md5=self.pinned_md5.get(run.name),
-                place=number,
-            )
-            member = worker.member(
-                run.name,
-                job,
-                root,
-                self.folder(run) / started[run.name],
-                limits=run.config.get("limits") or {},
-                timing=self.timing,
-                on_event=partial(on_event, run),
-            )
-            members.append(member)
-
-        seed = zlib.crc32(f"{self.name} {started}".encode())
+        heard = [each._replace(on_event=partial(on_event, each.name)) for each in members]
         with Progress(self.label, epochs) as progress:
-            outcomes = supervise(members, seed, self.share, self.importers)
+            outcomes = supervise(heard, seed, self.share, self.importers)
         if unread:  # they failed early
             self.check()
         return outcomes
 
+    def keep(self, measured: Measured) -> set[str]:
+        """Writes the records of a cohort, companions included. Raises `RunError` as `measure`."""
+        finished = timestamps.now()
+        trained = []
+        for name, started in measured.started.items():
+            trained.append(self._trained(name, started, finished, measured.outcomes[name]))
+        made = records_of(trained, measured.identity, measured.companions)
 
-def _start_timestamp(folder: Path) -> str:
-    """The current time as a timestamp that sorts after every earlier one in `folder`.
+        kept = set()
+        slurm = attempt.slurm_job()
+        # Companions first, so that they exist once a record can be adopted.
+        for record in sorted(made.values(), key=lambda record: not record.is_companion):
+            if record.name in measured.again:
+                continue
+            facts = {**record.measured, "revision": self.code}
+            if slurm:
+                facts["job"] = {**slurm, "log": f"records/{record.key}.log"}
+            complete = replace(record, measured=facts)
+            write_record(self.place.results, complete)
+            if not record.is_companion:
+                self.records[record.name] = complete
+                kept.add(record.name)
 
-    It does so even if the clock has been set back.
-    """
-    earlier = [path.name.split(".")[0] for path in folder.glob("2*")]
-    latest = max(earlier, default="")
-    now = timestamps.now()
-    if now > latest:
-        return now
-    return timestamps.later(latest)
+        killed = [name for name in measured.started if measured.outcomes[name].is_killed]
+        if killed:
+            what = f"received an external SIGKILL in phase {measured.outcomes[killed[0]].phase}."
+            remedy = f"run the same command again; if memory ran out, {LESS_MEMORY}."
+            raise RunError(what, where=", ".join(killed), remedy=remedy)
+        for name in sorted(measured.again - measured.companions):
+            print_progress(f"{self.label} {name} ran out of memory; retrying it on its own")
+        return kept
+
+    def _trained(self, name: str, started: str, finished: str, outcome: Outcome) -> Trained:
+        return Trained(
+            run=self.by_name[name],
+            experiment=self.place.experiment,
+            site=self.place.site,
+            started=started,
+            finished=finished,
+            hardware=self.hardware,
+            outcome=outcome,
+        )
 
 
 def adoptable_records(planned: Sequence[Run], place: Place) -> list[Record]:

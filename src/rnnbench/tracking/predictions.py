@@ -64,6 +64,7 @@ def _log(
     metrics = [Metric(name, value, finished, 0) for name, value in metrics_of(runtime).items()]
     params = {
         "runtime": runtime.name,
+        "runtime_precision": runtime.precision,
         "threads": str(results.threads),
         **results.choices,
     }
@@ -89,6 +90,7 @@ def metrics_of(runtime: Runtime) -> Mapping[str, float]:
         "file_bytes": runtime.file_bytes,
         "peak_bytes": runtime.peak_bytes,
         "difference": runtime.difference,
+        "validation": runtime.validation,
     }
     for batch in runtime.batches:
         numbers = {

@@ -34,10 +34,10 @@ from pathlib import Path
 
 import numpy
 
-from rnnserve import runtime
+from rnnserve import FULL_PRECISION, runtime
 from rnnserve.refusals import Refused
 from rnnworker.run import die_with_parent
-from rnnworker.serving import equality
+from rnnworker.serving import accuracy, equality
 
 BUSY = 0.05  # of the CPU time of a turn: a thread with less does not count
 
@@ -161,6 +161,11 @@ class Server:
         begun = time.perf_counter()
         chosen = job["runtime"]
         self.runtime = runtime(chosen["implementation"], **chosen["options"])
+        self.bounds = self.prepared["bounds"]
+        self.is_lower = self.runtime.precision != FULL_PRECISION
+        if self.is_lower:
+            self.bounds = self.prepared["lower_bounds"][self.runtime.precision]
+        self.validation = folder / "validation.npz"
         self.loaded = {}
         first = self.answer_of(0)
         self.load_seconds = imported + time.perf_counter() - begun
@@ -204,8 +209,23 @@ class Server:
             "first_seconds": self.first_seconds,
             "bytes": _size(self.files / "0"),
             "differences": differences,
+            "validation": None if only_timed else self.validated(differences),
             "versions": _versions(),
         }
+
+    def validated(self, differences):
+        """How good the answers of a lower precision are, as ``validation`` of ``prepared.json`` has
+        it for the model; None if that is unknown, or the `differences` have an error."""
+        model = self.prepared.get("validation")
+        has_errors = any("error" in fact for fact in differences)
+        if not self.is_lower or model is None or has_errors:
+            return None
+        with numpy.load(str(self.validation)) as arrays:
+            asked = _numbered(arrays, "input")
+            labels = arrays["labels"]
+        batch = len(self.arrays[model["case"]][0][0])
+        outputs = accuracy.outputs_of(self.answer_of(model["case"]), asked, batch)
+        return accuracy.value_of(model["loss"], outputs, labels)
 
     def compared(self, name, call, found, wanted):
         if len(found) != len(wanted):
@@ -222,7 +242,7 @@ class Server:
                 fact["error"] = "an output is not finite"
             else:
                 fact["difference"] = apart
-                fact["bound"] = self.prepared["bounds"][number]
+                fact["bound"] = self.bounds[number]
             facts.append(fact)
         return facts
 

@@ -11,21 +11,31 @@ BEFORE = "padded before"
 GAPS = "gaps"
 LONGER = 3  # time steps more, and fewer
 LARGEST = 64  # samples that are kept for batches
+PARTS = ("_val", "_test", "_train", "")  # of a data set, the first one that there is
 SEVERAL = 4  # samples at least, of which some are masked
 
 Case = collections.namedtuple("Case", "name arrays is_timed")
 
 
-def inputs_of(source, model):
-    """Returns the samples of a model as a list of arrays in the order of its inputs.
+def labels_of(source):
+    """The labels beside the samples that `inputs_of` returns, or None."""
+    for part in PARTS:
+        if any(name.partition(".")[0] == "x" + part for name in source):
+            return source.get("y" + part)
+    return None
+
+
+def inputs_of(source, model, samples=LARGEST):
+    """Returns the first `samples` of a model as a list of arrays in the order of its inputs.
 
     `source`: the arrays of a data set by name: ``x_val``, ``x_test``, ``x_train`` or ``x``, with
     ``x_val.NAME`` or ``x_val.0`` for several inputs. Raises ValueError if none fits.
     """
     names = [tensor.name for tensor in model.inputs]
-    for prefix in ("x_val", "x_test", "x_train", "x"):
+    for part in PARTS:
+        prefix = "x" + part
         if prefix in source and len(names) == 1:
-            return _as_the_model_has_them(model, [source[prefix]])
+            return _as_the_model_has_them(model, [source[prefix]], samples)
         parts = [name.partition(".")[2] for name in source if name.startswith(prefix + ".")]
         if not parts:
             continue
@@ -34,7 +44,7 @@ def inputs_of(source, model):
             order = sorted(parts, key=_natural)
         if len(order) == len(names):
             found = [source["{}.{}".format(prefix, part)] for part in order]
-            return _as_the_model_has_them(model, found)
+            return _as_the_model_has_them(model, found, samples)
     raise ValueError(
         "the data have no x_val, x_test, x_train or x for the inputs {} of the model, only "
         "{}".format(", ".join(names), ", ".join(sorted(source)))
@@ -45,7 +55,7 @@ def _natural(text):
     return (not text.isdigit(), int(text) if text.isdigit() else 0, text)
 
 
-def _as_the_model_has_them(model, arrays):
+def _as_the_model_has_them(model, arrays, samples):
     found = []
     for tensor, array in zip(model.inputs, arrays):
         array = numpy.asarray(array)
@@ -59,7 +69,7 @@ def _as_the_model_has_them(model, arrays):
                     tensor.name, array.shape, shape
                 )
             )
-        found.append(numpy.ascontiguousarray(array[:LARGEST], tensor.dtype))
+        found.append(numpy.ascontiguousarray(array[:samples], tensor.dtype))
     return found
 
 
@@ -164,7 +174,8 @@ def give_biases(model, seed=0):
             continue
         array = numpy.asarray(variable)
         is_forget_gate = set(numpy.unique(array)) == {0.0, 1.0}
-        if numpy.ptp(array) == 0 or is_forget_gate:
+        is_trained = array.size == 1 and array.any()  # a single element has no other to differ from
+        if is_forget_gate or (numpy.ptp(array) == 0 and not is_trained):
             variable.assign(array + 0.1 * stream.normal(size=array.shape).astype(array.dtype))
             changed += 1
     return changed

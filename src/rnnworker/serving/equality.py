@@ -3,7 +3,7 @@
 import numpy
 
 OF_SPREAD = 1e-4  # of what the outputs differ by between samples
-OF_ROUNDING = 8  # times the rounding of Keras itself in float32
+OF_ROUNDING = 8  # times the rounding of Keras itself in float32, or of weights and inputs
 
 
 class NothingToSee(ValueError):
@@ -44,4 +44,19 @@ def bounds_of(expected, of_keras):
     found = []
     for output, rounding in zip(expected, of_keras):
         found.append(max(OF_SPREAD * spread_of(output), OF_ROUNDING * rounding))
+    return found
+
+
+def lower_bounds_of(expected, roundings, bounds):
+    """Returns the largest difference that rounding to a lower precision explains, for each output.
+
+    - `expected`: the outputs of the largest batch in float64; a difference as large as their spread
+      is another function, whatever rounding does.
+    - `roundings`: for each output, the largest difference of the model with rounded weights and
+      inputs in any case.
+    - `bounds`: those of `bounds_of`.
+    """
+    found = []
+    for output, rounding, bound in zip(expected, roundings, bounds):
+        found.append(max(bound, min(OF_ROUNDING * rounding, spread_of(output))))
     return found

@@ -4,8 +4,9 @@ the answers should be, and each runtime's files.
     python -m rnnworker.serving.prepare JOB.json
 
 The job has ``config`` (of a run; see `model_of`), ``data`` (the path of its dataset, or null),
-``batches``, ``runtimes`` (each with ``name``, ``implementation`` and ``options``), ``threads`` and
-``folder``. Written into the folder: ``cases.npz``,
+``batches``, ``runtimes`` (each with ``name``, ``implementation`` and ``options``), ``threads``,
+``train`` (whether the model is trained first) and ``folder``. Written into the folder:
+``cases.npz``, ``validation.npz`` (of a trained model if a runtime has a lower precision),
 ``prepared.json`` and a folder for each runtime, with one inside it for each shape if its files are
 for one shape.
 """
@@ -18,11 +19,12 @@ from pathlib import Path
 
 import numpy
 
-from rnnserve import keras_models, runtime
+from rnnserve import FULL_PRECISION, keras_models, precision_of, runtime
 from rnnserve.refusals import Refused, first_words
-from rnnworker import trees, user_functions
+from rnnworker import data, trees, user_functions
 from rnnworker.frameworks import open_session
-from rnnworker.serving import cases, equality, float64, formulas
+from rnnworker.options import SAVED
+from rnnworker.serving import accuracy, cases, equality, float64, formulas, rounding
 
 CALLS = 2  # of each case: a second one shows whether states are kept as they should be
 
@@ -54,6 +56,14 @@ def prepare(job, folder):
     timed = [number for number, case in enumerate(made) if case.is_timed]
     largest = max(timed, key=lambda number: len(asked[number][0]))
     bounds = equality.bounds_of(expected[largest][0], roundings)
+    precisions = {precision_of(each["options"]) for each in job["runtimes"]} - {FULL_PRECISION}
+    lower_bounds = {}
+    for precision in sorted(precisions):
+        moved = moved_by_rounding(model, asked, expected, precision)
+        lower_bounds[precision] = equality.lower_bounds_of(expected[largest][0], moved, bounds)
+    validation = None
+    if precisions:
+        validation = validate(job, model, source, largest, len(asked[largest][0]), folder)
     shapes, shape_of = shapes_in(asked)
     write_cases(folder / "cases.npz", asked, expected)
     listed = []
@@ -65,6 +75,8 @@ def prepare(job, folder):
         "reference": reference,
         "biases_changed": changed,
         "bounds": bounds,
+        "lower_bounds": lower_bounds,
+        "validation": validation,
         "roundings": roundings,
         "cases": listed,
         "steps": steps_of(asked[0]),
@@ -73,7 +85,8 @@ def prepare(job, folder):
 
 
 def model_of(job):
-    """Returns the model of a config as its ``build`` makes it, and its arrays by name.
+    """Returns the model of a config as its ``build`` makes it, trained if ``train`` says so, and
+    its arrays by name.
 
     Without ``model.data``, the dataset is the arrays that are asked. Raises ValueError if the
     model cannot be exported.
@@ -83,6 +96,8 @@ def model_of(job):
     if config["model"].get("data"):
         session.load_data(job["data"], job.get("pinned_md5"))
         source = dict(trees.named(session.arrays["x_val"], "x_val"))
+        if "sample_weight_val" not in session.arrays:
+            source.update(trees.named(session.arrays["y_val"], "y_val"))
     else:
         with numpy.load(job["data"]) as arrays:
             source = dict(arrays)
@@ -90,7 +105,68 @@ def model_of(job):
     if not getattr(session.model, "inputs", None):
         name = config["model"].get("file") or config["model"]["function"]
         raise ValueError("{}: only models with declared inputs can be exported".format(name))
+    if job["train"]:
+        train(session)
     return session.model, source
+
+
+def train(session):
+    """Trains the session's model for all epochs of its config. Its model is then a new one with the
+    trained weights, without an optimizer."""
+    settings = session.config["model"]
+    samples = data.samples(session.arrays, "train")
+    rows = trees.rows(samples)
+    epochs = settings["epochs"]
+    orders = []
+    for epoch in range(epochs):
+        orders.append(data.epoch_order(session.config["seed"], epoch + 1, rows))
+    session.compile()
+    session.train(samples, orders, settings["batch"], epochs=epochs)
+    weights = session.model.get_weights()
+    session.construct()
+    session.model.set_weights(weights)
+
+
+def moved_by_rounding(model, asked, expected, precision):
+    """For each output, its largest difference in any call with weights and inputs rounded."""
+    exact = model.get_weights()
+    values = cases.mask_values(model)
+    keras_models.reset_states(model)
+    model.set_weights(rounding.rounded_weights(model, precision))
+    coarse = [rounding.rounded_inputs(arrays, precision, values) for arrays in asked]
+    try:
+        found = answers(lambda arrays: by_keras(model, arrays), coarse)
+    finally:
+        model.set_weights(exact)
+    return largest_differences(found, expected)
+
+
+def validate(job, model, source, case, batch, folder):
+    """Writes validation samples and their labels. Returns what says how good the model is, or None
+    if that is unknown: weights that nobody trained, no labels, or a loss without such a number.
+
+    `case`: the number of the one with the largest `batch`, of the shape that is asked.
+    """
+    settings = job["config"]["model"]
+    loss = settings.get("loss") or getattr(model, "loss", None)
+    labels = cases.labels_of(source)
+    is_trained = job["train"] or settings["function"] == SAVED
+    name = accuracy.name_of(loss) if isinstance(loss, str) else None
+    has_one_answer = len(model.outputs) == 1 and not keras_models.stateful_layer(model)
+    if not (is_trained and has_one_answer) or name is None or labels is None:
+        return None
+    arrays = cases.inputs_of(source, model, accuracy.SAMPLES)
+    labels = numpy.asarray(labels)[: len(arrays[0])]
+    outputs = accuracy.outputs_of(lambda asked: by_keras(model, asked), arrays, batch)
+    named = {"input{}".format(place): array for place, array in enumerate(arrays)}
+    numpy.savez(str(folder / "validation.npz"), labels=labels, **named)
+    return {
+        "name": name,
+        "loss": loss,
+        "value": accuracy.value_of(loss, outputs, labels),
+        "samples": len(labels),
+        "case": case,
+    }
 
 
 def steps_of(arrays):
@@ -187,24 +263,20 @@ def write_cases(path, asked, expected):
 
 def export_all(model, runtimes, shapes, folder):
     """Returns {name: {"refused": why} or {"seconds", "folder", "imports"}}. Runtimes with the same
-    export share its files."""
+    export share its files, and its refusal."""
     found = {}
     done = {}
     for each in runtimes:
         name = each["name"]
-        print("exports for {}".format(name), flush=True)  # the log's last line if it hangs
         try:
             chosen = runtime(each["implementation"], **each["options"])
-            if chosen.export_key not in done:
-                done[chosen.export_key] = _export(model, chosen, name, shapes, folder)
-            found[name] = dict(done[chosen.export_key], imports=list(chosen.imports))
-        except Refused as error:
-            found[name] = {"refused": user_functions.one_line(error)}
-        except ImportError as error:
-            found[name] = {"refused": "{} is not installed".format(error.name)}
-        except Exception as error:  # of any class of a converter
-            what = "{}: {}".format(type(error).__name__, first_words(error))
-            found[name] = {"refused": what}
+        except Exception as error:  # of any class: the file may be a user's own
+            found[name] = {"refused": refusal_of(error)}
+            continue
+        if chosen.export_key not in done:
+            print("exports for {}".format(name), flush=True)  # the log's last line if it hangs
+            done[chosen.export_key] = _export(model, chosen, name, shapes, folder)
+        found[name] = dict(done[chosen.export_key], imports=list(chosen.imports))
     return found
 
 
@@ -213,11 +285,23 @@ def _export(model, chosen, name, shapes, folder):
     wanted = shapes[:1]
     if chosen.has_fixed_shapes:
         wanted = shapes
-    for number, arrays in enumerate(wanted):
-        place = folder / name / str(number)
-        os.makedirs(str(place))
-        chosen.export(model, arrays, place)
+    try:
+        for number, arrays in enumerate(wanted):
+            place = folder / name / str(number)
+            os.makedirs(str(place))
+            chosen.export(model, arrays, place)
+    except Exception as error:  # of any class of a converter
+        return {"refused": refusal_of(error)}
     return {"seconds": time.monotonic() - begun, "folder": name}
+
+
+def refusal_of(error):
+    """Why a runtime cannot answer, in one line."""
+    if isinstance(error, Refused):
+        return user_functions.one_line(error)
+    if isinstance(error, ImportError):
+        return "{} is not installed".format(error.name)
+    return "{}: {}".format(type(error).__name__, first_words(error))
 
 
 if __name__ == "__main__":
