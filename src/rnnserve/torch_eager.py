@@ -73,10 +73,6 @@ def load(folder, threads, compiled=False, precision="float32"):
     except ValueError as error:
         raise Refused(str(error)) from error
     if compiled:
-        import torch._inductor.config
-
-        # Else it starts a pool of processes, which costs more than one file's compilation.
-        torch._inductor.config.compile_threads = 1
         model = torch.compile(model)
 
     def answer(arrays):
