@@ -29,8 +29,8 @@ LONGEST = 65536
 
 
 def main(job_file: str, descriptor: str) -> int:
-    """Serves until the owner closes the socket with this `descriptor`. Returns the exit code: 0 in
-    the importer, that of the run in a forked worker."""
+    """Serves until the owner closes the socket with this `descriptor`. Returns the exit code of the
+    importer; a forked worker ends here with that of its run."""
     with open(job_file) as file:
         job = json.load(file)
     run.die_with_parent(job.get("parent"))
@@ -50,7 +50,10 @@ def main(job_file: str, descriptor: str) -> int:
     if not forked_for:
         return 0
     imported = run.Imported(took, resident - _resident())
-    return run.main([forked_for], imported)
+    code = run.main([forked_for], imported)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # nothing is left to do, and freeing what was imported makes the others wait
 
 
 def _resident() -> int:

@@ -61,6 +61,7 @@ def certificate_of(device: dict = CPU) -> dict:
 @pytest.fixture(autouse=True)
 def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(bundle, "TIMING_LOCK", str(tmp_path / "timing.lock"))
+    monkeypatch.setattr(bundle.cohorts, "available_bytes", lambda: 10**12)
     return tmp_path / "timing.lock"
 
 
@@ -264,6 +265,20 @@ def test_a_run_that_is_left_is_measured_with_what_it_is_compared_with(
     (file, *_) = tmp_path.glob("out/b/*/outcome.json")
     companions = {"a": [], "b": ["a"]}[without]
     assert json.loads(file.read_text())["round"]["companions"] == companions
+
+
+def test_a_run_that_fails_again_is_repeated_once(tmp_path: Path, monkeypatch) -> None:
+    lay_out(tmp_path, [{**run_of(f"run{n}-s0-r0"), "round": "r"} for n in range(2)])
+    measured = []
+
+    def supervise(members, *_, **__):
+        measured.append(len(members))
+        return {member.name: Outcome(seconds=1.0, exit_code=3) for member in members}
+
+    monkeypatch.setattr(bundle.rounds, "supervise", supervise)
+    assert bundle.main(str(tmp_path), []) == 0
+    assert bundle.main(str(tmp_path), ["--again"]) == 0
+    assert measured == [2, 2]
 
 
 @pytest.mark.parametrize(

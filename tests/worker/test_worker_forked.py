@@ -106,24 +106,38 @@ def test_members_of_one_build_are_forked_from_one_process(workers, importers) ->
     assert len({pid_of(outcome) for outcome in outcomes.values()}) == 3
 
 
-def test_no_collection_in_a_worker_looks_at_what_was_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], int]:
+    """Calls `importer.main` in this process, whose event loop is over with the job file of a
+    forked worker, or with None. Returns the exit code."""
     job_file = tmp_path / "job.json"
     job_file.write_text(json.dumps(worker.job_of(planned("a")["config"], tmp_path)))
     monkeypatch.setattr(importer.run, "die_with_parent", lambda parent: None)
-    frozen = [gc.get_freeze_count()]
-    monkeypatch.setattr(
-        importer._Importer,
-        "__init__",
-        lambda serving, owner: frozen.append(gc.get_freeze_count()),
-    )
-    monkeypatch.setattr(importer._Importer, "serve", lambda serving: None)
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours:
-        assert importer.main(str(job_file), str(theirs.detach())) == 0
-        assert ours.recv(64) == b"ready"
-    assert frozen[1] > frozen[0]
+    monkeypatch.setattr(importer._Importer, "__init__", lambda serving, owner: None)
+
+    def call(forked_for: str | None) -> int:
+        monkeypatch.setattr(importer._Importer, "serve", lambda serving: forked_for)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            return importer.main(str(job_file), str(theirs.detach()))
+
+    return call
+
+
+def test_no_collection_in_a_worker_looks_at_what_was_imported(serve) -> None:
+    frozen = gc.get_freeze_count()
+    assert serve(None) == 0
+    assert gc.get_freeze_count() > frozen
+
+
+def test_a_forked_worker_frees_nothing_at_its_end(serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(code: int) -> None:
+        raise ValueError(f"ended with {code}")
+
+    monkeypatch.setattr(importer.run, "main", lambda arguments, imported: 3)
+    monkeypatch.setattr(importer.os, "_exit", end)
+    with pytest.raises(ValueError, match="ended with 3"):
+        serve("job.json")
 
 
 def test_a_forked_worker_ends_and_prints_like_a_started_one(workers, tmp_path: Path) -> None:

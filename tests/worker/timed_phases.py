@@ -90,8 +90,8 @@ def open_session(config, threads, opening=frameworks.open_session):
     opened.append(session)
     prepare = session.prepare_epochs
 
-    def prepare_epochs():
-        prepare()
+    def prepare_epochs(**options):
+        prepare(**options)
         events.epochs_begin()
 
     session.prepare_epochs = prepare_epochs

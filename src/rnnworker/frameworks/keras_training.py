@@ -125,7 +125,7 @@ class KerasTraining:
         if augmented:
             feed_of = self.augmented_feed(samples, orders, batch)
         if not lead_in:
-            self.prepare_epochs()
+            self.prepare_epochs(validates=not again)
         feed = None
         for first in range(0, epochs, per_fit):
             stop = first + per_fit
@@ -156,13 +156,14 @@ class KerasTraining:
             "stopped": clock.stopped,
         }
 
-    def prepare_epochs(self):
-        """Prepares the first timed epoch: restores the canonical weights and validates, since a
-        validation precedes every other epoch too."""
+    def prepare_epochs(self, validates):
+        """Prepares the first timed epoch: restores the canonical weights, and `validates` if that
+        precedes every other epoch, too."""
         self.reset()
         self._on_start()
         collect_and_freeze()
-        self.evaluate()
+        if validates:
+            self.evaluate()
 
     def validation(self, samples=None):
         """The input of ``evaluate`` and ``predict``, made once: (feed, number of batches in the
@@ -258,7 +259,7 @@ def epoch_clock(session, on_epoch, clock, sizes, lead_in, again=None):
             if not self.trains:
                 self.model.stop_training = False
                 if epoch + 1 == lead_in:
-                    session.prepare_epochs()
+                    session.prepare_epochs(validates=not again)
                 return
             keras_checks.check_stop(session)
             session.finish_device()
