@@ -154,8 +154,6 @@ def mixed_precision(keras, kernel, folder):
         keras.mixed_precision.set_global_policy("mixed_float16")
         try:
             model = model_of(keras, name)
-            # Graphs of two models for one step would take seconds of a processor.
-            model.compile("sgd", "mse", run_eagerly=True)
         finally:
             keras.mixed_precision.set_global_policy("float32")
         before = outputs(model).astype("float32")
