@@ -28,6 +28,7 @@ from benchmarks import where  # noqa: E402
 from benchmarks.small import add_small  # noqa: E402
 from rnnbench.builds.pins import LOCKS, pins  # noqa: E402
 from rnnworker.precision import TOLERANCE  # noqa: E402
+from tests.worker.building import KERAS_3_XLA  # noqa: E402
 
 BACKENDS = ("tensorflow", "torch", "jax")
 FORMS = ("loop", "unroll", "jit")
@@ -84,7 +85,7 @@ def ask(python: str, backend: str, folder: Path, small: bool) -> Answers:
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     if small:
-        variables["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+        variables["XLA_FLAGS"] = KERAS_3_XLA
     script = str(ROOT / "benchmarks/plain/keras_grid.py")
     command = [python, "-W", "ignore", script, str(path), *(["small"] if small else [])]
     subprocess.run(command, env={**os.environ, **variables}, check=True)

@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,7 +28,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from benchmarks import where  # noqa: E402
 from benchmarks.small import add_small  # noqa: E402
 from rnnbench.records.store import read_record  # noqa: E402
-from tests.conftest import Project, descendants, make_project  # noqa: E402
+from tests.conftest import Project, make_project  # noqa: E402
 
 
 def main() -> int:
@@ -97,11 +96,16 @@ def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]], C
     samples = []
     seen: dict[tuple[int, str], list[float]] = {}
     while process.poll() is None:
-        samples += controllers(process.pid)
-        for pid, command in descendants(process.pid).items():
-            if command[1:3] == ["-m", "rnnbench"]:
-                name = "store" if "--init" in command else command[3]
-                seen.setdefault((pid, name), []).append(time.monotonic())
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.Error):  # it has ended
+                command = child.cmdline()
+                if "rounds" in command:
+                    cpu = child.cpu_times()
+                    resident = child.memory_info().rss
+                    samples.append((time.monotonic(), child.pid, cpu.user + cpu.system, resident))
+                if command[1:3] == ["-m", "rnnbench"]:
+                    name = "store" if "--init" in command else command[3]
+                    seen.setdefault((child.pid, name), []).append(time.monotonic())
         time.sleep(0.05)
     spent: Counter[str] = Counter()
     for (_, name), moments in seen.items():
@@ -109,15 +113,6 @@ def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]], C
     if process.returncode:
         raise SystemExit((project.folder / "out").read_text()[-2000:])
     return time.monotonic() - start, samples, spent
-
-
-def controllers(snakemake: int) -> Iterator[tuple[float, int, float, int]]:
-    for process in psutil.Process(snakemake).children(recursive=True):
-        with suppress(psutil.Error):
-            if "rounds" in process.cmdline():
-                cpu = process.cpu_times()
-                rss = process.memory_info().rss
-                yield time.monotonic(), process.pid, cpu.user + cpu.system, rss
 
 
 def cpu_while_timed(samples, records) -> float:

@@ -14,6 +14,7 @@ median of the single ratios, with the smallest and the largest.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import statistics
@@ -100,7 +101,11 @@ def nothing_to_do(folder: Path, count: int, times: int, members: int) -> None:
         *(Command([*snakemake(), "--cores", "2"], folder / name) for name in outputs),
     ]
     for command in commands:
-        timed(Command([*command.arguments, "--touch"], command.folder), project)
+        touched = dataclasses.replace(project, folder=command.folder).run(
+            [*command.arguments, "--touch"]
+        )
+        if touched.returncode:
+            raise SystemExit(touched.stdout + touched.stderr)
     row("nothing to do", count, commands, project, times, "Nothing to be done")
 
 

@@ -149,8 +149,32 @@ NEEDS_BY_NAME = {
 }
 
 
+LARGE = 1_000_000  # bytes of a file
+FAILED = pytest.StashKey[bool]()
+
+
+class LargeFiles:
+    """Removes large files from ``tmp_path`` once a test has passed: pytest keeps the folders of
+    three sessions, in which they would take gigabytes. The folders stay, because their names must
+    not be used again: much is remembered by path."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
+        report = yield
+        failed = item.stash[FAILED] = report.failed or item.stash.get(FAILED, False)
+        folder = getattr(item, "funcargs", {}).get("tmp_path")
+        if report.when == "teardown" and folder and not failed:
+            for path, _, names in os.walk(folder):
+                for file in (Path(path, name) for name in names):
+                    with contextlib.suppress(OSError):
+                        if file.lstat().st_size > LARGE:
+                            file.unlink()
+        return report
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(durations.InTestProcess())
+    config.pluginmanager.register(LargeFiles())
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Summary(config.getoption("--record-durations")))
 

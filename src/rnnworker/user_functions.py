@@ -83,16 +83,24 @@ def forget() -> None:
     """Lets each user-supplied file, and the modules in its folder, be executed anew: what they keep
     belongs to one model."""
     _executed.clear()
+    are_users = {}  # top-level names
     for name in list(sys.modules):
-        top = sys.modules.get(name.partition(".")[0])
-        file = vars(top or object).get("__file__")  # `getattr` would load a lazy module
-        if not file or name.startswith(("rnnworker", "rnnlayers")):
-            continue
-        folder = os.path.dirname(os.path.abspath(file))
-        if os.path.basename(file) == "__init__.py":
-            folder = os.path.dirname(folder)
-        if folder in _folders:
+        top = name.partition(".")[0]
+        if top not in are_users:
+            are_users[top] = _is_users(top)
+        if are_users[top]:
             del sys.modules[name]
+
+
+def _is_users(name: str) -> bool:
+    """Whether the imported module of this top-level name is in the folder of a user's file."""
+    file = vars(sys.modules.get(name) or object).get("__file__")  # `getattr` loads a lazy module
+    if not file or name in ("rnnworker", "rnnlayers"):
+        return False
+    folder = os.path.dirname(os.path.abspath(file))
+    if os.path.basename(file) == "__init__.py":
+        folder = os.path.dirname(folder)
+    return folder in _folders
 
 
 def caller() -> Optional[str]:

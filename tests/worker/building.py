@@ -26,10 +26,13 @@ from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT, shared_folder
 from tests.worker import forked
 
-# Of scripts: without a GPU and without TensorFlow's log. XLA compiles in two thirds of its time;
-# users' certificates judge what it optimises.
+# Of scripts: without a GPU, without TensorFlow's log, and without threads of libraries that wait in
+# loops; a session of the worker sets its own number of threads. XLA compiles in two thirds of its
+# time; users' certificates judge what it optimises.
 VARIABLES = {
     "CUDA_VISIBLE_DEVICES": "-1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "XLA_FLAGS": "--xla_backend_optimization_level=0",
 }

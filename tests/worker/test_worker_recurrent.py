@@ -133,13 +133,19 @@ def test_a_file_is_executed_once_for_each_model_and_imports_what_lies_beside_it(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "beside_mine.py").write_text("kept = []\n")
+    (tmp_path / "package_beside").mkdir()
+    (tmp_path / "package_beside/__init__.py").write_text("")
+    (tmp_path / "package_beside/inner.py").write_text("kept = []\n")
     mine = tmp_path / "mine.py"
-    mine.write_text("from beside_mine import kept\nkept.append(__name__)\n")
+    mine.write_text(
+        "from beside_mine import kept\nfrom package_beside import inner\nkept.append(__name__)\n"
+    )
     first = user_functions.from_file(mine)
     assert user_functions.from_file(mine) is first and len(first.kept) == 1
     user_functions.forget()
     second = user_functions.from_file(mine)
     assert second is not first and second.kept == first.kept and second.kept is not first.kept
+    assert second.inner is not first.inner
     user_functions.forget()
     assert "beside_mine" not in sys.modules
 
