@@ -151,7 +151,7 @@ def test_a_preparation_that_hangs_says_for_which_runtime(
         measure._prepared(job, lambda text: None)
 
 
-def test_calls_longer_than_a_turn_have_no_lead_once_that_is_known(
+def test_long_calls_have_no_lead_once_that_is_known(
     job: Job, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said.update(a=[RIGHT])
@@ -163,7 +163,7 @@ def test_calls_longer_than_a_turn_have_no_lead_once_that_is_known(
         say(group, text)
 
     monkeypatch.setattr(measure.Group, "say", noted)
-    monkeypatch.setattr(measure, "TURN", 0.0005)  # its calls take 1 ms at least
+    monkeypatch.setattr(measure, "NO_LEAD", 0.0005)  # its calls take 1 ms at least
     assert timed(job, 0, [Outcome(named("a"))]) == ["a"]
     leads = [float(line.split()[-1]) for line in lines if line.startswith("turn")]
     assert leads == [measure.LEAD, 0.0, 0.0]

@@ -29,7 +29,8 @@ from rnnserve import FULL_PRECISION
 from rnnworker.workers import WORKER, environment_of
 
 TURN = 0.06  # seconds of a turn, at least one call
-LEAD = 0.01  # seconds of answers before a turn; none for calls that are longer than a turn
+LEAD = 0.01  # seconds of answers before a turn, at least one call
+NO_LEAD = 1.0  # seconds of a call that is not preceded by another one
 LONG = 2 * TURN  # a runtime with longer calls has one turn in a round, unless it is the reference
 ROUNDS = 5
 CYCLES = 5  # turns of each runtime with each batch in a round
@@ -364,7 +365,7 @@ class Process:
 
     def turn(self, case: int, batch: int) -> Facts:
         lead = LEAD
-        if self.outcome.quickest(batch) > TURN:
+        if self.outcome.quickest(batch) > NO_LEAD:
             lead = 0.0
         self.group.say(f"turn {self.number} {case} {TURN} {lead}")
         return self.read()
