@@ -120,6 +120,7 @@ def test_the_progress_of_a_single_run_is_measured_in_epochs(now: list[float], ca
 
 def test_a_terminal_shows_one_bar(now: list[float], monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # of another test
     reader, writer = os.openpty()
     shown = b""
     with open(reader, "rb", buffering=0) as screen:
