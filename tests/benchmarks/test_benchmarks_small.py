@@ -454,6 +454,9 @@ GRU B=32 torch.nn             1.100 ms   1.05x (1.00-1.10)
         ("LSTM", 1, "keras_predict"): (0.07, 0.06, 0.08),
         ("GRU", 32, "torch_eager"): (1.05, 1.00, 1.10),
     }
+    again = "GRU B=32 torch.nn 1.1 ms 1.00x (0.90-1.05)\nGRU B=32 torch.nn 1.1 ms 1.04x (1.0-1.2)\n"
+    of_three = in_turns.ratios_in(printed + again)["GRU", 32, "torch_eager"]
+    assert of_three == (1.04, 0.90, 1.2)
     by_us = {("LSTM", 1, "keras_predict"): in_turns.Ratio(0.09, 0.08, 0.1)}
     lines = in_turns.table(by_hand, by_us)
     assert lines[2].endswith("| yes |") and lines[3].endswith("| None | not timed |")
