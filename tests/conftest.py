@@ -106,7 +106,8 @@ SVG = 'xmlns="http://www.w3.org/2000/svg"'
 def charts_drawn_once(request: pytest.FixtureRequest) -> Iterator[None]:
     """Drawing a chart takes up to 0.3 s of a processor, the same chart is always drawn in the same
     way, and pages of tests have many in common. In the quick tier, only
-    ``tests/report/test_report_six.py`` draws, by `draw_chart`; other pages have specifications."""
+    ``tests/report/test_report_six.py`` draws, by `draw_chart`, and tests with `drawn_charts`; other
+    pages have specifications."""
     drawn: dict[str, str] = {}
     is_quick = request.config.getoption("--quick")
 
@@ -120,6 +121,12 @@ def charts_drawn_once(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with mock.patch.object(vl_convert, "vegalite_to_svg", remembered):
         yield
+
+
+@pytest.fixture
+def drawn_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws charts in the quick tier, too."""
+    monkeypatch.setattr(vl_convert, "vegalite_to_svg", draw_chart)
 
 
 # What `make test` leaves out, by what it needs; `make test-all` runs every test.

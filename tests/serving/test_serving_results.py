@@ -193,7 +193,7 @@ def test_the_page_has_charts_tables_the_answer_and_the_lines(tmp_path: Path) -> 
     assert "litert" in litert
 
 
-def test_the_first_screen_says_what_may_be_as_fast_and_where_the_lines_are() -> None:
+def test_the_first_screen_says_what_may_be_as_fast_and_where_the_lines_are(drawn_charts) -> None:
     names = ["framework", "onnxruntime_operator", "litert"]
     turns = [turns_of(SLOW), turns_of(FAST), turns_of(FAST)]
     outcomes = [outcome(name, own) for name, own in zip(names, turns, strict=True)]

@@ -93,7 +93,7 @@ def texts_of(svg):
     return re.findall(r"<text[^>]*>([^<]+)</text>", svg)
 
 
-def test_speed_ups_without_prices_have_a_chart_that_says_who_measured(table):
+def test_speed_ups_without_prices_have_a_chart_that_says_who_measured(table, drawn_charts):
     (own,) = source_section(table, SOURCES[K80_P100]).figures
     assert own.title == "Published in 2018, not measured here" and own.title in own.svg
     texts = texts_of(own.svg)
