@@ -19,11 +19,6 @@ def test_a_timestamp_is_the_moment_in_utc() -> None:
     assert abs(timestamps.read(timestamps.now()) - datetime.now(UTC)) < timedelta(minutes=1)
 
 
-def test_later_is_a_millisecond_later() -> None:
-    assert timestamps.later(STAMP) == "20261121T075000_124456Z"
-    assert timestamps.later("20261231T235959_999999Z") == "20270101T000000_000999Z"
-
-
 @pytest.mark.parametrize(
     ("stamp", "milliseconds"),
     [("19700101T000000_000000Z", 0), ("19700101T000001_500000Z", 1500),

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from rnnbench import locks
-from rnnbench.records import timestamps
 from rnnbench.records.record import Reason
 from rnnbench.records.rounds import results_of
 from rnnbench.records.store import Place, write_json, write_record
@@ -143,9 +142,9 @@ def runner_at(place: Place, machine_name: str) -> LocalRound:
 def test_of_two_attempts_on_two_hosts_the_one_that_started_later_counts(place: Place) -> None:
     """Whichever ends first; a record of other inputs does not count."""
     early = replace(make_record(), experiment=place.experiment, site=place.site)
-    late = replace(early, machine="another", started=timestamps.later(early.started))
+    late = replace(early, machine="another", started="20991121T000000_000000Z")
     changed = replace(
-        late, run=replace(early.run, digest="f" * 64), started=timestamps.later(late.started)
+        late, run=replace(early.run, digest="f" * 64), started="20991121T000000_001000Z"
     )
     for ended, counts in ((early, early), (late, late), (changed, late)):
         write_record(place.results, ended)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
+from rnnbench.report.section import WORDS
 from rnnworker.serving import accuracy, cases, equality, prepare, rounding
 
 REFUSES = """
@@ -91,6 +92,11 @@ def test_a_masked_step_stays_masked_when_inputs_are_rounded() -> None:
     assert same is indices
 
 
+def test_the_page_says_how_much_rounding_explains() -> None:
+    """The controller does not import what needs NumPy."""
+    assert f"at most {equality.OF_ROUNDING} times" in WORDS["prediction"]["lower"]
+
+
 def test_rounding_explains_eight_times_itself_but_no_difference_between_samples() -> None:
     expected = [numpy.array([[0.0], [2.0]])]  # standard deviation 1
     assert equality.lower_bounds_of(expected, [0.01], [1e-4]) == [pytest.approx(0.08)]
@@ -149,3 +155,41 @@ def test_a_trained_bias_of_one_element_stays() -> None:
 class Assigned(Variable):
     def assign(self, array: numpy.ndarray) -> None:
         self.array = array
+
+
+class Trained:
+    """A session whose model learns the weight `weight`."""
+
+    def __init__(self, weight: float, **data: str) -> None:
+        self.config = {"seed": 0, "model": {"epochs": 2, "batch": 2, "data": data}}
+        self.arrays = {"x_train": numpy.zeros((4, 3)), "y_train": numpy.zeros(4)}
+        self.weight = weight
+        self.model = Assigned("d/kernel", [0.0])
+        self.model.get_weights = lambda: [self.model.array]
+        self.model.set_weights = lambda arrays: self.model.assign(arrays[0])
+        self.epochs: list[int] = []
+
+    def compile(self) -> None:
+        pass
+
+    def train(self, samples: object, orders: list, batch: int, epochs: int) -> None:
+        self.epochs += [len(orders), epochs]
+        self.model.array = numpy.array([self.weight])
+
+    def construct(self) -> None:
+        self.model.array = numpy.array([0.0])
+
+
+def test_a_model_keeps_what_it_has_learnt_in_all_its_epochs() -> None:
+    session = Trained(0.5)
+    prepare.train(session)
+    assert session.model.array.tolist() == [0.5] and session.epochs == [2, 2]
+
+
+def test_a_training_that_failed_or_would_be_another_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="not finite after the training"):
+        prepare.train(Trained(float("nan")))
+    augmented = Trained(0.5, augment="mine.py:flip")
+    with pytest.raises(ValueError, match=r"does not augment data, as mine\.py:flip would"):
+        prepare.train(augmented)
+    assert augmented.epochs == []

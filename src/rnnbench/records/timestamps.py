@@ -3,7 +3,7 @@ text, and valid in every file system."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 FORMAT = "%Y%m%dT%H%M%S_%fZ"
 
@@ -19,11 +19,6 @@ def written(moment: datetime) -> str:
 def read(stamp: str) -> datetime:
     """The moment of `stamp`. Raises a `ValueError` if it is not a timestamp."""
     return datetime.strptime(stamp, FORMAT).replace(tzinfo=UTC)
-
-
-def later(stamp: str) -> str:
-    """The timestamp one millisecond after `stamp`."""
-    return written(read(stamp) + timedelta(milliseconds=1))
 
 
 def milliseconds(stamp: str) -> int:

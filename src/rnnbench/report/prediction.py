@@ -321,12 +321,11 @@ def prediction_answers(predictions: Sequence[Results]) -> list[Answer]:
             found.append(Answer(f"No runtime gave the right answers{of}, so nothing was timed."))
             continue
         first, *others = clauses
-        equality = equality_clause(each)
         further = " ".join(f"For {clause}." for clause in others)
         if are_several:
             further = ""
-        if not are_several or equality != said_equal([each]):
-            first = f"{first}; {equality}"
+        if not are_several or any(runtime.unequal for runtime in each.runtimes):
+            first = f"{first}; {equality_clause(each)}"
         further = " ".join([*lower_sentences(each), further]).strip()
         found.append(Answer(f"For {first}.", further=further))
     if are_several and any(each.fastest for each in predictions):

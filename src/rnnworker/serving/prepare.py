@@ -112,8 +112,13 @@ def model_of(job):
 
 def train(session):
     """Trains the session's model for all epochs of its config. Its model is then a new one with the
-    trained weights, without an optimizer."""
+    trained weights, without an optimizer. Raises ValueError if its training data are augmented, or
+    if a weight is not finite afterwards."""
     settings = session.config["model"]
+    augment = settings["data"].get("augment")
+    if augment:
+        what = "predict.train does not augment data, as {} would: leave it out".format(augment)
+        raise ValueError(what + ", or give a trained .keras file")
     samples = data.samples(session.arrays, "train")
     rows = trees.rows(samples)
     epochs = settings["epochs"]
@@ -123,6 +128,8 @@ def train(session):
     session.compile()
     session.train(samples, orders, settings["batch"], epochs=epochs)
     weights = session.model.get_weights()
+    if not all(numpy.isfinite(array).all() for array in weights):
+        raise ValueError("a weight is not finite after the training: lower the learning rate")
     session.construct()
     session.model.set_weights(weights)
 
