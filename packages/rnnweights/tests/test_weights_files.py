@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from rnnweights.array_files import write_npz, write_safetensors
+from rnnweights.checkpoint import Array
 from rnnweights.command import main
 from rnnweights.reading import read
 from rnnworker.recurrent import cudnn_layout
@@ -467,3 +469,24 @@ def test_the_directions_of_cudnn_layers_have_keras_order_in_h5() -> None:
     assert names == [
         f"both/{direction}/{part}" for direction in ("forward", "backward") for part in GRU
     ]
+
+
+def test_each_type_and_shape_is_written(tmp_path: Path) -> None:
+    written = {}
+    for character in "?bhiqefdF":
+        written[f"type_{character}"] = np.arange(6).reshape(2, 3).astype(character)
+    written["empty"] = np.empty((0, 3), "float32")
+    written["number"] = np.array(2, "float32")
+    written["swapped"] = np.arange(3, dtype=">f4")
+    arrays = [Array(name, name, values, "") for name, values in written.items()]
+    write_npz(tmp_path / "all.npz", arrays, {})
+    with np.load(tmp_path / "all.npz") as read:
+        for name, values in written.items():
+            np.testing.assert_array_equal(read[name], values)
+            assert read[name].dtype == values.dtype
+
+    del written["type_F"]  # safetensors has it only in newer versions
+    write_safetensors(tmp_path / "all.safetensors", [x for x in arrays if x.name in written], {})
+    loaded = safetensors.numpy.load_file(tmp_path / "all.safetensors")
+    for name, values in written.items():
+        np.testing.assert_array_equal(loaded[name], values)

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from rnnweights.checkpoint import Array, Checkpoint, InFile, Refusal, check_claim, named, pieces
+from rnnweights.checkpoint import (
+    Array,
+    Checkpoint,
+    InFile,
+    Refusal,
+    WrittenBehind,
+    check_claim,
+    named,
+    pieces,
+)
 
 # The types of safetensors that NumPy has, and what torch calls others.
 NUMPYS = ("BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64", "C64")
@@ -164,7 +173,7 @@ def write_npz(path: Path, arrays: Sequence[Array], about: Mapping[str, str]) -> 
     `about`: facts such as the order of the arrays, for the comment of the archive, which numpy.load
     does not read.
     """
-    with zipfile.ZipFile(path, "w") as archive:
+    with WrittenBehind(path.open("wb")) as behind, zipfile.ZipFile(behind, "w") as archive:
         for array in arrays:
             member = f"{array.name}.npy"
             with archive.open(member, "w", force_zip64=True) as file:
@@ -206,9 +215,9 @@ def write_safetensors(path: Path, arrays: Sequence[Array], about: Mapping[str, s
         place = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
+    with WrittenBehind(path.open("wb")) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays:
             dtype = array.data.dtype.newbyteorder("<")
             for piece in pieces(array.data):
-                np.ascontiguousarray(piece, dtype).tofile(file)
+                file.write(np.ascontiguousarray(piece, dtype).data)

@@ -7,10 +7,10 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, Self
 
 import h5py
 import numpy as np
@@ -105,15 +105,16 @@ class InFile:
         return values if dtype is None else values.astype(dtype)
 
     def rows(self, count: int) -> Iterator[np.ndarray]:
-        """Yields the rows, `count` at a time, in two buffers in turn."""
-        buffers = _two_buffers(self, count)
+        """Yields the rows, `count` at a time. Each piece is mapped on its own, read-only: its bytes
+        are moved once, when they are written, and it leaves memory with its last reference."""
+        if self.offset + self.size * self.dtype.itemsize > self.path.stat().st_size:
+            raise _cut()
+        row = self.size // len(self) * self.dtype.itemsize
         with self.path.open("rb") as file:
-            file.seek(self.offset)
             for start in range(0, len(self), count):
-                piece = next(buffers)[: len(self) - start]
-                if file.readinto(piece.reshape(-1).view("u1").data) < piece.nbytes:
-                    raise _cut()
-                yield piece
+                shape = (min(count, len(self) - start), *self.shape[1:])
+                place = self.offset + start * row
+                yield np.memmap(file, self.dtype, "r", place, shape).view(np.ndarray)
 
 
 def _cut() -> Refusal:
@@ -234,30 +235,66 @@ class Array(NamedTuple):
 
 
 PIECE = 2**22  # bytes
-READ_AHEAD = 2**24  # bytes of an array
+LARGE = 2**24  # bytes of an array
+# Bytes that are written at once. For more, Linux takes huge pages. Those that are free, a virtual
+# machine gives back to its host, and writing to them again took three times as long.
+STEP = 2**20
 TILE = 256  # columns of a matrix that is transposed: with the rows of a piece, they stay in a cache
 PAD = 16  # numbers between the rows of a tile
 
 
+class WrittenBehind:
+    """A `file`, into which a second thread writes while the caller makes what comes next.
+
+    What `write` is given must not change until the next call returns. The error of a write is
+    raised by a later call.
+    """
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self._writer = ThreadPoolExecutor(1)
+        self._written: Future[None] = self._writer.submit(lambda: None)
+
+    def write(self, values: bytes | memoryview) -> int:
+        self._written.result()
+        size = memoryview(values).nbytes
+        if size:
+            self._written = self._writer.submit(self._write, np.frombuffer(values, "u1"))
+        return size
+
+    def _write(self, values: np.ndarray) -> None:
+        for start in range(0, len(values), STEP):
+            self._file.write(values[start : start + STEP].data)
+
+    def seek(self, place: int) -> int:
+        self._written.result()
+        return self._file.seek(place)
+
+    def tell(self) -> int:
+        self._written.result()
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._written.result()
+        self._file.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._writer.shutdown()
+        self._file.close()
+        self._written.result()
+
+
 def pieces(data: Data) -> Iterator[np.ndarray]:
     """Yields the rows of an array in pieces of about 4 MB, so that a large one never is in
-    memory as a whole. A piece holds until the next one is asked for. Those of a large array are
-    read ahead, while the caller writes."""
-    if data.size * data.dtype.itemsize < READ_AHEAD:
-        yield from _pieces(data)
-        return
-    with ThreadPoolExecutor(1) as reader:
-        source = _pieces(data)
-        coming = reader.submit(next, source, None)
-        while (piece := coming.result()) is not None:
-            coming = reader.submit(next, source, None)
-            yield piece
-
-
-def _pieces(data: Data) -> Iterator[np.ndarray]:
-    """As `pieces`. A piece holds until the next but one."""
+    memory as a whole. A piece holds until the next but one is asked for."""
     if isinstance(data, Watched):
-        for piece in _pieces(data.data):
+        for piece in pieces(data.data):
             data.look_at(piece)
             yield piece
         return

@@ -87,40 +87,39 @@ def run(options: Namespace, worker: Worker) -> list[str]:
 
     file = source
     fault = "cannot be read or converted"
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(descriptor)
-    new = Path(name)  # has its name only once it is complete
-    try:
-        conversion = convert(
-            source,
-            options.to,
-            target_format,
-            stated,
-            worker,
-            new,
-        )
-        _format_of_target(target, source, options.force)  # it may have been made meanwhile
-        new.chmod(0o644)
-        new.replace(target)
-        lines = conversion.lines()
-        if options.check:
-            file = target
-            fault = "is written, but not checked"
-            lines += check(
-                target,
-                conversion,
+    # The file has its name only once it is complete. It is new: ext4 waits for the disk when a file
+    # is closed that was opened to be replaced, even if that was empty (mount option auto_da_alloc).
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        new = Path(folder) / target.name
+        try:
+            conversion = convert(
+                source,
+                options.to,
+                target_format,
                 stated,
                 worker,
+                new,
             )
-    except Refusal as error:
-        if error.where:
-            raise
-        raise Refusal(f"{fault}: {error.what}", error.remedy, where=str(file)) from error
-    except OSError as error:  # the error of a write does not name the file
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise OSError(error.errno, reason, str(target)) from error
-    finally:
-        new.unlink(missing_ok=True)
+            _format_of_target(target, source, options.force)  # it may have been made meanwhile
+            new.chmod(0o644)
+            new.replace(target)
+            lines = conversion.lines()
+            if options.check:
+                file = target
+                fault = "is written, but not checked"
+                lines += check(
+                    target,
+                    conversion,
+                    stated,
+                    worker,
+                )
+        except Refusal as error:
+            if error.where:
+                raise
+            raise Refusal(f"{fault}: {error.what}", error.remedy, where=str(file)) from error
+        except OSError as error:  # the error of a write does not name the file
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise OSError(error.errno, reason, str(target)) from error
     return lines
 
 

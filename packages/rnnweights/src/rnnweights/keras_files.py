@@ -30,7 +30,6 @@ import copy
 import errno
 import io
 import json
-import os
 import re
 import tempfile
 import zipfile
@@ -45,13 +44,14 @@ import numpy as np
 from rnnweights.array_files import in_archive
 from rnnweights.cells import DIRECTIONS, Cell, Item, arrays_of
 from rnnweights.checkpoint import (
+    LARGE,
     PARTS,
-    READ_AHEAD,
     SAVEZ,
     Array,
     Checkpoint,
     Data,
     Refusal,
+    WrittenBehind,
     check_claim,
     have_unique_names,
     numbers,
@@ -575,13 +575,13 @@ def _write_layers(file: h5py.Group, layers: Mapping[str, Sequence[Array]]) -> No
 
 def _create(group: h5py.Group, name: str, data: Data) -> None:
     """Writes an array. The bytes of a large one are written without h5py, which lets no other
-    thread read meanwhile."""
-    if data.size * data.dtype.itemsize >= READ_AHEAD:
+    thread work meanwhile."""
+    if data.size * data.dtype.itemsize >= LARGE:
         creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
         dataset = group.create_dataset(name, data.shape, data.dtype, dcpl=creation)
-        with open(group.file.filename, "r+b") as file:
+        with WrittenBehind(open(group.file.filename, "r+b")) as file:
             file.seek(dataset.id.get_offset())
             for piece in pieces(data):
                 file.write(np.ascontiguousarray(piece).data)
@@ -662,14 +662,11 @@ def write_like(
             if name == "config.json":
                 target.writestr(name, json.dumps(config).encode())
             elif name == WEIGHTS:
-                descriptor, weights = tempfile.mkstemp(dir=path.parent, suffix=".weights.h5")
-                os.close(descriptor)
-                try:
+                with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+                    weights = Path(folder) / WEIGHTS
                     member = _member(source, checkpoint.path, name)
-                    _write_like_keras_3(Path(weights), member, changed, renamed)
+                    _write_like_keras_3(weights, member, changed, renamed)
                     target.write(weights, name)
-                finally:
-                    os.unlink(weights)
             else:
                 target.writestr(name, source.read(name))
 
