@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,6 +140,30 @@ def test_a_forked_worker_frees_nothing_at_its_end(serve, monkeypatch: pytest.Mon
     monkeypatch.setattr(importer.os, "_exit", end)
     with pytest.raises(ValueError, match="ended with 3"):
         serve("job.json")
+
+
+def test_a_forked_worker_leaves_no_generated_source(
+    serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    generated = tmp_path / "generated"
+    generated.mkdir()
+
+    def trains(arguments: list[str], imported: object) -> int:
+        source = generated / "__autograph_generated_filex1.py"
+        source.write_text("a = 1\n")
+        spec = importlib.util.spec_from_file_location(source.stem, source)
+        module = importlib.util.module_from_spec(spec)  # as TensorFlow's loader does
+        spec.loader.exec_module(module)
+        monkeypatch.setitem(sys.modules, source.stem, module)
+        assert len(list(generated.rglob("*.py*"))) == 2
+        return 3
+
+    monkeypatch.setattr(importer.run, "main", trains)
+    monkeypatch.setattr(importer.os, "_exit", lambda code: None)
+    serve("job.json")
+    assert not list(generated.rglob("*.py*"))
 
 
 def test_a_forked_worker_ends_and_prints_like_a_started_one(workers, tmp_path: Path) -> None:
