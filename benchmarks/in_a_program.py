@@ -5,9 +5,10 @@
     .venv/bin/python benchmarks/in_a_program.py --small
 
 For each of three models of `plain/authors.py`, `plain/used.py` is started several times: plain
-Keras and 40 lines, which know nothing of rnnbench. It feeds ``fit`` with arrays and with a dataset.
-Its ratio is the median over turns, and the interval is Student's t over the programs. Then
-``rnnbench compare keras KERNEL`` measures the model for a minute, in a folder of its own.
+Keras and 40 lines, which know nothing of rnnbench. It feeds ``fit`` with arrays and with a dataset,
+and calls the training steps without ``fit``. Its ratio is the median over turns, and the interval
+is Student's t over the programs. Then ``rnnbench compare keras KERNEL`` measures the model for a
+minute, in a folder of its own.
 """
 
 from __future__ import annotations
@@ -41,26 +42,28 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=10, help="of three epochs")
     parser.add_argument("--kernel", default="block")
     parser.add_argument("--budget", type=float, default=1, help="minutes of each compare")
+    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     add_small(parser)
     options = parser.parse_args()
-    models = MODELS
+    models = options.models
     if options.small:
         options.programs, options.turns, models = 2, 1, MODELS[:1]
     print(where.heading(), flush=True)
-    print(f"| keras / {options.kernel} | fit with arrays | fit with a dataset | rnnbench compare |")
-    print("|:--|:--|:--|:--|", flush=True)
+    ways = "fit with arrays | fit with a dataset | steps"
+    print(f"| keras / {options.kernel} | {ways} | rnnbench compare |")
+    print("|:--|:--|:--|:--|:--|", flush=True)
     for name in models:
         starts = [program(name, options) for _ in range(options.programs)]
         cells = [name]
-        for feed in starts[0]:
-            cells.append(text(mean_interval([start[feed] for start in starts])))
+        for way in starts[0]:
+            cells.append(text(mean_interval([start[way] for start in starts])))
         cells.append("not run" if options.small else text(compare(name, options)))
         print(f"| {' | '.join(cells)} |", flush=True)
     return 0
 
 
 def program(name: str, options: argparse.Namespace) -> dict[str, float]:
-    """Feed → ratio of the seconds, keras / kernel, in one start of `plain/used.py`."""
+    """Way of training → ratio of the seconds, keras / kernel, in one start of `plain/used.py`."""
     variables = {
         "PYTHONPATH": str(ROOT / "src"),
         "TF_NUM_INTRAOP_THREADS": "1",

@@ -1,6 +1,6 @@
 """A program of one's own, without rnnbench: trains one model with Keras's loop and with a kernel of
-rnnlayers, in turns of a few epochs in random order, from arrays and from a dataset. Prints the
-ratio of their seconds for each of the two feeds.
+rnnlayers, in turns of a few epochs in random order: ``fit`` with arrays, ``fit`` with a dataset,
+and the training steps alone, which ``fit`` calls. Prints the ratio of their seconds for each.
 
     python used.py MODEL KERNEL TURNS [BATCHES]
 
@@ -13,7 +13,9 @@ import random
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow
@@ -37,25 +39,37 @@ def main(name: str, kernel: str, turns: int, batches: int = 0) -> None:
         (x,) = x
     dataset = tensorflow.data.Dataset.from_tensor_slices((x, y))
     dataset = dataset.batch(BATCH, drop_remainder=True).cache().repeat()
-    feeds = {
-        "arrays": {"x": x, "y": y, "batch_size": BATCH},
-        "dataset": {"x": dataset, "steps_per_epoch": len(y) // BATCH},
+    steps = len(y) // BATCH
+
+    def by_hand(model: keras.Model) -> None:
+        model.make_train_function()
+        batches = iter(dataset)
+        for _ in range(EPOCHS * steps):
+            model.train_function(batches)
+
+    def fit(**feed: Any) -> Callable[[keras.Model], object]:
+        return lambda model: model.fit(**feed, epochs=EPOCHS, verbose=0)
+
+    ways = {
+        "arrays": fit(x=x, y=y, batch_size=BATCH),
+        "dataset": fit(x=dataset, steps_per_epoch=steps),
+        "steps": by_hand,
     }
     models = {}
     for each in ("keras", kernel):
         keras.utils.set_random_seed(0)
         models[each] = use(getattr(authors, name)(), each)
-    cases = list(itertools.product(models, feeds))
+    cases = list(itertools.product(models, ways))
     seconds: dict[tuple, list[float]] = {case: [] for case in cases}
     for _ in range(1 + turns):  # the first one compiles
-        for each, feed in random.sample(cases, len(cases)):
+        for each, way in random.sample(cases, len(cases)):
             start = time.perf_counter()
-            models[each].fit(**feeds[feed], epochs=EPOCHS, verbose=0)
-            seconds[each, feed].append(time.perf_counter() - start)
+            ways[way](models[each])
+            seconds[each, way].append(time.perf_counter() - start)
     found = {}
-    for feed in feeds:
-        pairs = zip(seconds["keras", feed][1:], seconds[kernel, feed][1:], strict=True)
-        found[feed] = statistics.median(slow / fast for slow, fast in pairs)
+    for way in ways:
+        pairs = zip(seconds["keras", way][1:], seconds[kernel, way][1:], strict=True)
+        found[way] = statistics.median(slow / fast for slow, fast in pairs)
     print(json.dumps(found))
 
 
