@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rnnbench.builds.launcher import lock_of
+from rnnbench.builds.pins import build_of
 from rnnbench.commands import rounds, rules
 from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import RecordError, RunError
@@ -225,7 +226,7 @@ def test_a_change_between_two_rounds_is_noticed(
         config["dataset"] = {"name": "mine", "path": "mine.npz"}
         config["model"]["function"] = f"{files['code']}:build"
         line["identity"] = {
-            "build_lock": lock_of(config["build"], place.root),
+            "build_lock": lock_of(build_of(config["build"]), place.root),
             "dataset_md5": own_md5(files["data"]),
             "worker": worker_digest(config),
         }

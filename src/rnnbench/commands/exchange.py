@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import rnnworker
-from rnnbench.builds.pins import pins_of
+from rnnbench.builds.pins import build_of, pins_of
 from rnnbench.commands.arguments import (
     EXPERIMENT,
     ONLY_SITES,
@@ -196,7 +196,7 @@ def _entry(planned: Run | Certificate, root: Path, pins: Mapping[str, Any]) -> d
     `pins`: path → pin of the data.
     """
     identity = dict(planned.identity)
-    if pins_of(planned.config["build"], root) is None:
+    if pins_of(build_of(planned.config["build"]), root) is None:
         identity["build_lock"] = "read off the machine"
     path = planned.config.get("dataset", {}).get("path")
     return {

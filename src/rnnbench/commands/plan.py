@@ -12,7 +12,7 @@ import msgspec
 from rich.filesize import decimal
 
 from rnnbench.builds.launcher import DISTRIBUTIONS, versions
-from rnnbench.builds.pins import locked_versions, normal, pins_of
+from rnnbench.builds.pins import build_of, locked_versions, normal, pins_of
 from rnnbench.commands.arguments import PLANNED, Arguments, command_parser, parse_experiment
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError
 from rnnbench.grid.files import user_files
@@ -275,8 +275,8 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
     """The versions that differ between the build that a `record` was made with and that of today:
     of all packages of a lock, and of the `DISTRIBUTIONS` of any other build. A record has the
     packages, but no version of Python."""
-    build = run.config["build"]
     try:
+        build = build_of(run.config["build"])
         today = versions(build, root)
         pins = pins_of(build, root)
     except RnnbenchError as error:
@@ -295,7 +295,7 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
         names = packages.keys() | installed
     else:
         what = "Python"
-        installed = {normal(name): version for name, version in today["distributions"].items()}
+        installed = {normal(name): version for name, version in today.distributions.items()}
         names = set(map(normal, DISTRIBUTIONS))
 
     changes = []
@@ -305,7 +305,7 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
         if before != after:
             changes.append(f"  {name}: {before or 'none'} → {after or 'none'}")
     if not changes:
-        python = today["python"]
+        python = today.python
         changes.append(f"  the packages are the same, so its {what} changed: today {python}")
     return changes
 

@@ -16,6 +16,7 @@ from msgspec import structs
 
 from rnnbench.builds import launcher
 from rnnbench.builds.launcher import lock_of
+from rnnbench.builds.pins import build_of
 from rnnbench.commands.arguments import ROOT, Arguments, command_parser
 from rnnbench.datasets.pins import own_md5, pinned, verify
 from rnnbench.errors import RunError
@@ -245,7 +246,7 @@ def check_inputs(
     md5, pinned_md5 = _data_md5(root, dataset.get("path"), dataset.get("name"))
 
     present = {
-        "build_lock": lock_of(config["build"], root),
+        "build_lock": lock_of(build_of(config["build"]), root),
         "dataset_md5": md5,
         "worker": worker,
     }

@@ -21,7 +21,9 @@ import msgspec
 from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.builds.launcher import launcher
+from rnnbench.builds.pins import build_of
 from rnnbench.errors import RunError
+from rnnbench.grid.choices import Build
 from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.store import timing_lock
 from rnnbench.running.worker import job_of
@@ -72,9 +74,8 @@ class Job:
     train: bool = False
 
     @property
-    def build(self) -> Mapping[str, Any]:
-        section: Mapping[str, Any] = self.config["build"]
-        return section
+    def build(self) -> Build:
+        return build_of(self.config["build"])
 
     @property
     def function(self) -> str:

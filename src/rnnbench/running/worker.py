@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import rnnworker
-from rnnbench.builds.launcher import environment, launcher
+from rnnbench.builds.launcher import launcher
+from rnnbench.builds.pins import build_of
 from rnnbench.errors import RunError
 from rnnbench.records.store import strict_loads
 from rnnworker import rounds, workers
@@ -59,9 +60,8 @@ def member(
     - `timing`: the descriptor of the host's timing lock, which the worker inherits.
     - `limits`, `more`: as in `Member`.
     """
-    build = job["config"]["build"]
+    build = build_of(job["config"]["build"])
     inherit = () if timing is None else (timing,)
-    environment(build)  # raises `ConfigError` for a list or a mapping
     files.parent.mkdir(parents=True, exist_ok=True)
     start = launcher(build, root)
     return workers.member_of(

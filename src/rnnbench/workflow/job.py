@@ -21,7 +21,7 @@ import yaml
 from msgspec import to_builtins
 from msgspec.structs import replace as with_fields
 
-from rnnbench.builds.pins import ENVIRONMENTS, pins_of
+from rnnbench.builds.pins import ENVIRONMENTS, build_of, pins_of
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overrides_of
 from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
@@ -214,7 +214,7 @@ class WildcardFunctions:
         files: dict[str, None] = {}
 
         for config in self.planned(wildcards).configs:
-            pins = pins_of(config["build"], self._root)
+            pins = pins_of(build_of(config["build"]), self._root)
             if pins:
                 files[f"{ENVIRONMENTS}/{pins.key}.json"] = None
 
