@@ -46,7 +46,7 @@ from benchmarks.small import add_small  # noqa: E402
 from rnnbench.builds.environments import prepare  # noqa: E402
 from rnnbench.builds.launcher import launcher  # noqa: E402
 from rnnbench.builds.pins import build_of  # noqa: E402
-from rnnbench.datasets.provide import provide  # noqa: E402
+from rnnbench.datasets.provide import provide, read_dataset  # noqa: E402
 from rnnbench.planning.plan import Run  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
@@ -129,7 +129,7 @@ def planned(rows: list[str], options: argparse.Namespace, folder: Path) -> dict[
     for why in {why for _, why in plan.skipped}:
         raise SystemExit(why)
     runs = sorted(plan.runs.values(), key=lambda run: run.repeat)
-    provide(runs[0].config["dataset"], options.root)
+    provide(read_dataset(runs[0].config["dataset"]["name"], options.root), options.root)
     by_build: dict[str, list[Run]] = {}
     for run in runs:
         published = run.config["build"].get("as_published")

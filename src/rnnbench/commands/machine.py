@@ -95,11 +95,11 @@ def dataset(arguments: Sequence[str]) -> int:
         try:
             choice = read_dataset(name, root)
             if options.check:
-                pin = pin_of(choice["path"], root)
+                pin = pin_of(choice.path, root)
                 verify(root / pin.path, pin, name)
             else:
                 provide(choice, root)
-            print(f"{name}: {choice['path']} holds the pinned bytes.")
+            print(f"{name}: {choice.path} holds the pinned bytes.")
         except RnnbenchError as error:
             say(error)
             code = max(code, error.exit_code)  # the others are provided or checked all the same

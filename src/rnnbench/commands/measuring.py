@@ -78,8 +78,7 @@ def _unfinished_rounds(plan: Plan, place: Place) -> list[PlannedRound]:
     planned = []
     for number, each in enumerate(plan.rounds.values()):
         planned.append(PlannedRound(number, len(plan.rounds), list(each.runs)))
-    rule = to_builtins(plan.experiment.repeats)
-    return unfinished_rounds(planned, place, rule)
+    return unfinished_rounds(planned, place, plan.experiment.repeats)
 
 
 def _is_made(plan: Plan, key: str, place: Place) -> bool:

@@ -8,7 +8,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.filesize import decimal
 
 from rnnbench.builds.launcher import DISTRIBUTIONS, versions
@@ -336,10 +335,9 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
 def _to_do(plan: Plan, root: Path) -> list[Run]:
     """The planned runs that will be measured. `root`: the results folder."""
     known, _ = results_in(root / plan.site / plan.experiment.name)
-    rule = msgspec.to_builtins(plan.experiment.repeats)
     return unfinished(
         plan.runs.values(),
         known,
         root,
-        rule,
+        plan.experiment.repeats,
     )

@@ -215,7 +215,7 @@ def facts_of(plan: Plan) -> ExperimentFacts:
         reference=dict(experiment.reference),
         lead=experiment.lead,
         rerun=plan.rerun or f"snakemake --cores all --config {experiment.request}",
-        repeats=msgspec.to_builtins(experiment.repeats),
+        repeats=experiment.repeats,
         skipped=tuple(Skipped(name, why) for name, why in plan.skipped),
         peak_tflops=peaks,
         models=plan.models,

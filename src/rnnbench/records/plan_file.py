@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Peak
@@ -18,6 +19,10 @@ from rnnbench.records.store import as_kind, read_json
 
 BATCH_RUNS = 24
 MOST_BATCHES = 100
+Number = Annotated[int, Meta(ge=2)]
+Limit = Annotated[float, Meta(gt=0, lt=1e12)]
+Precision = Annotated[Limit, Meta(examples=["0.025, for ± 2.5 %"])]
+Seconds = Annotated[Limit, Meta(examples=["300"])]
 
 
 class PlannedRound(NamedTuple):
@@ -54,6 +59,30 @@ class Obstacle(msgspec.Struct, frozen=True):
     remedy: str
 
 
+class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The key ``repeats`` of an experiment: the rule that decides how many runs it has.
+
+    - `least`, `most`: minimum and maximum number of runs of each configuration.
+    - `until`: stop when half the relative 95 % interval is at most this (0.025: ± 2.5 %), of the
+      ratio to the reference in a round, or of the time of runs that do not take turns; or None.
+    - `budget_s`: stop when the workers of all runs have used this wall time in seconds; or None.
+    - `turns`: train again in each round, from the same weights, until its turns are this share of
+      its time (0.6: turns for 1.5 times as long as starting took); or None: each run trains once.
+    """
+
+    least: Number = 3
+    most: Number
+    until: Precision | None = None
+    budget_s: Seconds | None = None
+    turns: Annotated[float, Meta(gt=0, le=0.9)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.most < self.least:
+            raise ValueError(f"most is {self.most}, but must not be below least, {self.least}")
+        if self.until is None and self.budget_s is None:
+            raise ValueError("needs until, budget_s or both; until: 0.025 means ± 2.5 %")
+
+
 class Experiment(msgspec.Struct, frozen=True):
     """``experiment.json``: what a report says about its experiment in addition to the runs.
 
@@ -68,7 +97,7 @@ class Experiment(msgspec.Struct, frozen=True):
     about: str
     reference: dict[str, str]
     lead: str = "time"
-    repeats: dict[str, Any] | None = None
+    repeats: Repeats | None = None
     skipped: tuple[Skipped, ...] = ()
     rerun: str = ""
     peak_tflops: dict[str, dict[str, Peak]] = {}

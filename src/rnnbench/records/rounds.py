@@ -7,13 +7,12 @@ import glob
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Any
 
 import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Seconds
-from rnnbench.records.plan_file import read_heads
+from rnnbench.records.plan_file import Repeats, read_heads
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     as_kind,
@@ -66,7 +65,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str | None = None
     wall_seconds: Seconds | None = None
     not_needed: NotNeeded | None = None
-    repeats: Mapping[str, Any] | None = None
+    repeats: Repeats | None = None
 
     def __post_init__(self) -> None:
         if self.record is None and self.not_needed is None:
@@ -94,7 +93,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return ()
         return (self.record, *self.companions)
 
-    def is_valid(self, root: Path, rule: Mapping[str, Any] | None) -> bool:
+    def is_valid(self, root: Path, rule: Repeats | None) -> bool:
         """Whether its records can be read, or its run is not needed by the current rule.
 
         - `root`: the results folder.
@@ -265,7 +264,7 @@ def unfinished(
     runs: Iterable[Run],
     results: Mapping[str, Result],
     root: Path,
-    rule: Mapping[str, Any] | None,
+    rule: Repeats | None,
 ) -> list[Run]:
     """The planned runs without a valid result as they are planned.
 

@@ -25,11 +25,12 @@ from rnnbench.builds.pins import ENVIRONMENTS, build_of, pins_of
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overrides_of
 from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
-from rnnbench.grid.experiment import Experiment, Repeats
+from rnnbench.grid.experiment import Experiment
 from rnnbench.planning.plan import Batch, Certificate, Plan, Prediction, Round, facts_of
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
+from rnnbench.records.plan_file import Repeats
 from rnnbench.records.predictions import prediction_file
 from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
@@ -162,7 +163,7 @@ def damaged(job: Job) -> list[str]:
     Prints what is damaged, and changes nothing: the loop over rounds sets damaged records aside and
     measures what is missing.
     """
-    rule = to_builtins(job.plan.experiment.repeats)
+    rule = job.plan.experiment.repeats
     results, faults = results_in(job.root / job.folder)
     for fault in faults:
         say(fault)
