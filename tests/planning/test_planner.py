@@ -14,7 +14,7 @@ from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round
 from rnnbench.planning import planner
 from rnnbench.planning.plan import Plan, facts_of, write_plan
 from rnnbench.planning.planner import NothingToRun, make_plan, plan_order, rounds_of
-from rnnbench.records.plan_file import read_experiment, read_runs
+from rnnbench.records.plan_file import Repeats, read_experiment, read_runs
 from rnnbench.records.store import read_json
 from tests.conftest import ROOT
 from tests.factory import as_run
@@ -80,7 +80,7 @@ def test_a_build_with_overrides_is_checked_separately(
     conf: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(build, root):
-        return None if build["python"] == "3.12" else f"no Python {build['python']}"
+        return None if build.python == "3.12" else f"no Python {build.python}"
 
     monkeypatch.setattr("rnnbench.planning.planner.missing", missing)
     overrides = "build.python='9.8','3.12' repeat=0"
@@ -157,8 +157,7 @@ grids: [rnn=keras, rnn=unrolled]
     facts = facts_of(plan)
     assert (facts.name, facts.title, facts.about, facts.lead) == ("full", "T", "A", "kernels")
     assert facts.reference == {"rnn": "unrolled"} and facts.obstacle is None
-    limits = {"least": 2, "most": 3, "until": 0.5, "budget_s": None, "turns": None}
-    assert facts.repeats == limits
+    assert facts.repeats == Repeats(least=2, most=3, until=0.5)
 
 
 @pytest.mark.parametrize("site", ["", "a b", "../x", ".x", "records", "imported", "cache"])

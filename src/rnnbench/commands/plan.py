@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from rich.filesize import decimal
 
@@ -309,7 +308,9 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
     return changes
 
 
-def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
+def changed(
+    before: Mapping[str, object], after: Mapping[str, object], prefix: str = ""
+) -> list[str]:
     """The keys in which two identities differ, such as ``model.epochs: 5 → 9``.
 
     `prefix`: the keys above, each with a dot. Values of digests are left out.

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
+from msgspec import to_builtins
+
 from rnnbench.commands.rules import (
     Inputs,
     check_inputs,
@@ -228,7 +230,7 @@ class Loop:
                 record=None,
                 digest=run.digest,
                 not_needed=why,
-                repeats=rule,
+                repeats=to_builtins(rule),
             )
 
         known, _ = results_in(self._place.folder)

@@ -227,7 +227,7 @@ def check_planned(planned: str | None, requested: str, where: str) -> None:
 
 def check_inputs(
     where: str,
-    identity: Mapping[str, Any],
+    identity: Mapping[str, object],
     config: Config,
     root: Path,
     worker: str,

@@ -24,7 +24,7 @@ from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round
 from rnnbench.grid.requirements import unmet
 from rnnbench.planning.digests import certifier_digest
 from rnnbench.records.keys import OF_BATCHES, certificate_key, function_overrides
-from rnnbench.records.overrides import label
+from rnnbench.records.overrides import Settings, label
 from rnnbench.records.plan_file import Experiment as ExperimentFacts
 from rnnbench.records.plan_file import Obstacle, Skipped, batched
 from rnnbench.records.predictions import ChosenRuntime
@@ -50,7 +50,7 @@ class Round:
     runs: tuple[Run, ...]
 
     @property
-    def identity(self) -> Mapping[str, Any]:
+    def identity(self) -> dict[str, str]:
         return {run.name: run.digest for run in self.runs}
 
     @property
@@ -69,7 +69,7 @@ class Batch:
     rounds: tuple[Round, ...]
 
     @property
-    def identity(self) -> Mapping[str, Any]:
+    def identity(self) -> dict[str, str]:
         return {name: digest for each in self.rounds for name, digest in each.identity.items()}
 
     @property
@@ -97,9 +97,9 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     digest: str
-    identity: Mapping[str, Any]
+    identity: Mapping[str, object]
     choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
+    overrides: Settings
     config: Config
     implementations: tuple[Entry, ...]
     devices: tuple[Entry, ...]
@@ -122,9 +122,9 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     digest: str
-    identity: Mapping[str, Any]
+    identity: Mapping[str, object]
     choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
+    overrides: Settings
     config: Config
     settings: Predict
     runtimes: tuple[ChosenRuntime, ...]

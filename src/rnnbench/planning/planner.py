@@ -276,7 +276,7 @@ def _plan_of(
     )
 
 
-def _run(each: Ordered, round_name: str, identity: Mapping[str, Any]) -> Run:
+def _run(each: Ordered, round_name: str, identity: Mapping[str, object]) -> Run:
     """The run of a grid point.
 
     - `each`: the point with its place in the order.
@@ -308,7 +308,7 @@ def _prediction(
     point: GridPoint,
     experiment: Experiment,
     runtimes: tuple[ChosenRuntime, ...],
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
 ) -> Prediction:
     """The prediction of a grid point.
 

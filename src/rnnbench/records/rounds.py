@@ -56,7 +56,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `digest`: of the run that was planned.
     - `verdict`, `wall_seconds`: as in the record.
     - `not_needed`: why there is no record.
-    - `repeats`: the rule that decided this.
+    - `repeats`: the rule that decided this, which is only compared: of other versions, too.
     """
 
     companions: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str | None = None
     wall_seconds: Seconds | None = None
     not_needed: NotNeeded | None = None
-    repeats: Repeats | None = None
+    repeats: Mapping[str, object] | None = None
 
     def __post_init__(self) -> None:
         if self.record is None and self.not_needed is None:
@@ -100,7 +100,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         - `rule`: the experiment's ``repeats``, or None.
         """
         if self.record is None:
-            return self.repeats == rule
+            return bool(self.repeats == msgspec.to_builtins(rule))
         _, faults = read_records([self], root)
         return not faults
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Count
+from rnnbench.records.overrides import Settings
 from rnnbench.records.store import IMPORTED, as_kind, read_json, readable
 from rnnworker.precision import DEFAULT, NOISES, NOT_FINITE, TOLERANCE, allowed_apart
 
@@ -174,7 +175,7 @@ class Certificate(msgspec.Struct):
     model: str = ""
     cell: str = ""
     build: str = ""
-    overrides: Mapping[str, Any] = {}
+    overrides: Settings = {}
     digest: str | None = None
     machine: str | None = None
     precision: str | None = None

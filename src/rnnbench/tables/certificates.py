@@ -157,7 +157,7 @@ class Side:
         function["cell"] = cell
         for key, value in function_overrides(dict(variant.items)).items():
             if is_model_key(key):
-                function[key] = value
+                function[key] = str(value)
         return function
 
     def differs_in_its_build(self) -> str | None:

@@ -46,7 +46,7 @@ Planned = Round | Batch | Certificate | Prediction
 Wildcards = Any  # Snakemake's, with an attribute for each of the rule
 
 
-def load(config: Mapping[str, Any], root: Path, is_local: bool = True) -> Job:
+def load(config: Mapping[str, object], root: Path, is_local: bool = True) -> Job:
     """The job that ``--config``, a config file or a module's ``config`` requests. If nothing can
     run here, but others published results of its models, it only makes the page.
 
@@ -221,7 +221,7 @@ class WildcardFunctions:
 
         return list(files)
 
-    def identity(self, wildcards: Wildcards) -> dict[str, Any]:
+    def identity(self, wildcards: Wildcards) -> dict[str, object]:
         """What decides whether it is made again, so that Snakemake can say what has changed."""
         return dict(self.planned(wildcards).identity)
 
