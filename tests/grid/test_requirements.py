@@ -191,8 +191,8 @@ def test_one_certificate_checks_the_steps_of_replicas(expanded) -> None:
     both = expanded("device=cpu_1,cpu_2_replicas device.threads=1")
     (certificate,) = certificates_of(both, lambda config: None, lambda build: None).values()
     first, second = certificate.devices
-    assert first["name"].startswith("cpu_1")
-    assert second["device"]["replicas"] == 2
+    assert first.name.startswith("cpu_1")
+    assert second.device["replicas"] == 2
 
 
 RELU = " +rnn.options.activation=relu"

@@ -28,7 +28,8 @@ from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.locks import exclusive
 from rnnbench.planning.digests import worker_files
-from rnnbench.planning.plan import Certificate, Plan, facts_of
+from rnnbench.planning.plan import Plan, facts_of
+from rnnbench.records.plan_file import PlannedCertificate
 from rnnbench.records.predictions import planned_files
 from rnnbench.records.record import Run
 from rnnbench.records.store import IMPORTED, is_record, json_bytes, planned_folders, write_bytes
@@ -150,7 +151,7 @@ def _write(
         own_files |= user_files(run.config)
     for certificate in plan.certificates.values():
         for implementation in certificate.implementations:
-            own_files |= user_files({"rnn": implementation["rnn"]})
+            own_files |= user_files({"rnn": implementation.rnn})
 
     sources = {path: root / path for path in plan.datasets}
     own = {}
@@ -189,7 +190,9 @@ def _write(
     return sum(map(len, files.values()))
 
 
-def _entry(planned: Run | Certificate, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(
+    planned: Run | PlannedCertificate, root: Path, pins: Mapping[str, Any]
+) -> dict[str, Any]:
     """A planned run or certificate as the bundle's files hold it. The packages of a build
     without a lock are known only on the target machine.
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from msgspec import to_builtins
-
 from rnnbench import locks
 from rnnbench.builds.environments import make
 from rnnbench.builds.pins import ENVIRONMENTS
@@ -62,8 +60,7 @@ def measure_here(
             with Loop(place) as loop:
                 with _store_made(place):
                     for key in keys:
-                        planned = to_builtins(plan.certificates[key])
-                        make_planned_certificate(planned, place, loop.importers)
+                        make_planned_certificate(plan.certificates[key], place, loop.importers)
                 check()
                 if rounds:
                     loop.measure(rounds)

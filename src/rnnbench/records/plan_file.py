@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Peak
+from rnnbench.records.overrides import Settings
 from rnnbench.records.record import Run
 from rnnbench.records.store import as_kind, read_json
 
@@ -32,6 +33,62 @@ class PlannedRound(NamedTuple):
     number: int
     total: int
     runs: list[Run]
+
+
+class PlannedImplementation(msgspec.Struct, frozen=True):
+    """An implementation of a certificate.
+
+    - `name`: its rnn choice and the overrides of ``rnn``; `rnn`: its section.
+    - `skip`: why it cannot run on the device of the certificate's config, or None.
+    """
+
+    name: str
+    rnn: Mapping[str, Any]
+    skip: str | None
+
+
+class PlannedDevice(msgspec.Struct, frozen=True):
+    """A device of a certificate, with its section.
+
+    - `implementations`: the names of those that are tested on it.
+    - `batches`: the settings of the model that decide the sizes of its batches there.
+    """
+
+    name: str
+    device: Mapping[str, Any]
+    implementations: Sequence[str]
+    batches: Sequence[Mapping[str, Any]]
+
+
+class PlannedCertificate(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate to make, as ``certificates.json`` has it by key.
+
+    - `identity`: everything that decides whether it must be made again; `digest`: its SHA-256.
+    - `choices`, `overrides`: those that the runs it applies to have in common.
+    - `config`: the part of a run's config that its worker receives.
+    - `devices`: the device of `config` first.
+    """
+
+    key: str
+    digest: str
+    identity: Mapping[str, object]
+    choices: Mapping[str, str]
+    overrides: Settings
+    config: Mapping[str, Any]
+    implementations: tuple[PlannedImplementation, ...]
+    devices: tuple[PlannedDevice, ...]
+
+    @property
+    def configs(self) -> tuple[Mapping[str, Any], ...]:
+        return (self.config,)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Implementation → what computes it: the value of ``rnn.implementation``."""
+        return {each.name: each.rnn["implementation"] for each in self.implementations}
+
+    def as_dict(self) -> dict[str, object]:
+        return dict(msgspec.to_builtins(self))
 
 
 class RunHead(msgspec.Struct, frozen=True):
@@ -115,6 +172,13 @@ def read_experiment(file: Path) -> Experiment:
     """Raises `RecordError` if the file does not describe an experiment."""
     remedy = "move the file aside and run snakemake again, which writes it."
     return as_kind(read_json(file), Experiment, "does not describe an experiment", file, remedy)
+
+
+def read_certificates(file: Path) -> dict[str, PlannedCertificate]:
+    """Key → planned certificate. Raises `RecordError` if the file does not have them."""
+    remedy = "run the same command again, which writes the plan."
+    kind = dict[str, PlannedCertificate]
+    return as_kind(read_json(file), kind, "does not have planned certificates", file, remedy)
 
 
 def read_runs(plan: Path) -> list[Run]:

@@ -81,7 +81,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """The name without seed and repeat."""
         return self.name.removesuffix(f"-s{self.seed}-r{self.repeat}")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return msgspec.structs.asdict(self)
 
     def line(self) -> bytes:

@@ -186,11 +186,11 @@ class Certificate(msgspec.Struct):
     def tolerance(self) -> Mapping[str, float]:
         return TOLERANCE.get(self.precision or DEFAULT, TOLERANCE[DEFAULT])
 
-    def fault_of_all(self, rnns: Mapping[str, Mapping[str, Any]]) -> Implementation | None:
+    def fault_of_all(self, files: Mapping[str, str]) -> Implementation | None:
         """One of the implementations that ran, if all failed alike, apart from the numbers in the
         names of layers, and if their code differs: a fault of the model or of its data. Else None.
 
-        `rnns`: implementation → its ``rnn`` config section.
+        `files`: implementation → what computes it.
         """
         ran = []
         codes = set()
@@ -198,8 +198,8 @@ class Certificate(msgspec.Struct):
             if entry.status == "not_run":
                 continue
             ran.append(entry)
-            if name in rnns:
-                codes.add(rnns[name].get("implementation"))
+            if name in files:
+                codes.add(files[name])
         alike = {re.sub(r"_\d+\b", "", entry.function_why or "") for entry in ran}
         if len(codes) < 2 or alike == {""} or len(alike) > 1:
             return None

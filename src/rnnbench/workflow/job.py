@@ -26,11 +26,11 @@ from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overri
 from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
 from rnnbench.grid.experiment import Experiment
-from rnnbench.planning.plan import Batch, Certificate, Plan, Prediction, Round, facts_of
+from rnnbench.planning.plan import Batch, Plan, Prediction, Round, facts_of
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
-from rnnbench.records.plan_file import Repeats
+from rnnbench.records.plan_file import PlannedCertificate, Repeats
 from rnnbench.records.predictions import prediction_file
 from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
@@ -42,7 +42,7 @@ SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 
 # Those with a caption of their own in workflow/rules/report.smk.
 SHOWN_TABLES = {"accuracy", "time", "runs"}
-Planned = Round | Batch | Certificate | Prediction
+Planned = Round | Batch | PlannedCertificate | Prediction
 Wildcards = Any  # Snakemake's, with an attribute for each of the rule
 
 
