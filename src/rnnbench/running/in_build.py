@@ -25,7 +25,7 @@ def ask(
     build: Build = HERE,
     root: Path,
     **question: Any,
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+) -> tuple[dict[str, object], dict[str, np.ndarray]]:
     """The answer of the Python of a `build` to a question, as `frameworks.ask` gives it.
 
     `root`: the project's folder. Raises `BuildError`

@@ -22,8 +22,8 @@ from rnnworker.members import Member, Outcome
 __all__ = ["Event", "Outcome", "parse", "supervise"]
 
 Facts = Mapping[str, Any]  # name → value, of a run, a machine or a section of a config
-Event = dict[str, Any]
-Events = Sequence[Facts]
+Event = dict[str, object]
+Events = Sequence[Mapping[str, object]]
 
 
 def job_of(config: Facts, root: Path, **more: Any) -> dict[str, Any]:

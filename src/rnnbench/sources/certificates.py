@@ -107,7 +107,7 @@ class Implementation(msgspec.Struct):
     draws: bool | None = None
     outputs: Error | None = None
     gradients: Error | None = None
-    function: Mapping[str, Any] | None = None
+    function: Mapping[str, object] | None = None
     probed: dict[str, Layers] = {}
     applied: dict[str, Steps] = {}
     function_why: str | None = None
