@@ -109,8 +109,8 @@ def test_on_a_machine_with_two_cores(
 
 
 def test_on_this_machine() -> None:
-    assert unmet_here({"device": {"kind": "cpu", "threads": cores()}}) is None
-    assert unmet_here({"device": {"kind": "cpu", "threads": cores() + 1}}) is not None
+    assert unmet_here({"kind": "cpu", "threads": cores()}) is None
+    assert unmet_here({"kind": "cpu", "threads": cores() + 1}) is not None
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_without_a_run_the_most_common_reasons_are_told(
     """Of 15 repeats, the last one has the last reason, the two before it the one before, …"""
     reasons = "".join(kind * count for kind, count in zip(kinds[::-1], (1, 2, 4, 8), strict=False))
     reasons = reasons.ljust(15, kinds[0])
-    monkeypatch.setattr(planner, "unmet_here", lambda config: reasons[config["repeat"]])
+    monkeypatch.setattr(planner, "unmet_at", lambda root: lambda config: reasons[config["repeat"]])
     with pytest.raises(NothingToRun) as caught:
         make_plan("mine", conf, ROOT, overrides="seed=3")
     assert "none of the 30 grid points" in caught.value.what and caught.value.what.endswith(told)

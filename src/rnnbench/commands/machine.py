@@ -125,7 +125,7 @@ def doctor(arguments: Sequence[str]) -> int:
     datasets = []
     for (group, name), section in sorted(sections.items()):
         if group == "device":
-            devices[name] = unmet_here({"device": section})
+            devices[name] = unmet_here(section)
         elif group == "build":
             builds.append(build_of(section))
         elif group == "dataset":

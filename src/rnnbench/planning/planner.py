@@ -374,7 +374,7 @@ def unmet_at(root: Path) -> Callable[[Config], str | None]:
     `root`: the project's folder.
     """
     missing_build = _once_per_section(lambda section: missing(build_of(section), root))
-    return lambda config: unmet_here(config) or missing_build(config["build"])
+    return lambda config: unmet_here(config["device"]) or missing_build(config["build"])
 
 
 def _once_per_section(function: Callable[[Any], Value]) -> Callable[[Any], Value]:

@@ -87,7 +87,7 @@ class Compared:
     unequal: Unequal | None = None
     method: Method | None = None
 
-    def columns(self) -> Row:
+    def as_row(self) -> Row:
         """The result as the columns of `compared`."""
         row: Row = {
             "words": self.outcome,
@@ -206,7 +206,7 @@ def time(measured: Measurements) -> pd.DataFrame:
                 "samples": int(samples),
                 "evaluate_seconds": _mean(runs["evaluate"]),
                 "predict_seconds": _mean(runs["predict"]),
-                **result.columns(),
+                **result.as_row(),
                 "speedup_suspect": bool(is_suspect),
                 "not_learning": measured.why_not_learning(key) or "",
             }
@@ -292,7 +292,7 @@ def calls(measured: Measurements) -> pd.DataFrame:
             rows.append(
                 {
                     **identified(key, own),
-                    **result.columns(),
+                    **result.as_row(),
                     "call": call,
                     "samples": samples,
                     "batch": batch,
