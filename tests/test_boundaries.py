@@ -16,7 +16,6 @@ LOOSE = re.compile(r"\b(dict|Dict|Mapping|MutableMapping)\[(str|Any), Any\]")
 CONFIG = "the config that Hydra has composed: a model of one's own has keys that no type knows"
 JOB = "what a worker is to do"
 LOOP = "overrides a method of the worker's loop, whose runs become jobs"
-ROW = "not yet: a row of a table"
 ALLOWED = {
     "grid.expand.expand": CONFIG,
     "grid.requirements.unmet": CONFIG,
@@ -32,13 +31,6 @@ ALLOWED = {
     "running.round.LocalRound.peaks": LOOP,
     "running.round.LocalRound.skip": LOOP,
     "running.worker.job_of": JOB,
-    "tables.cost.cheapest_within": ROW,
-    "tables.cost.fastest_under": ROW,
-    "tables.estimates.key_of": ROW,
-    "tables.estimates.move_named_options": ROW,
-    "tables.frame.columns_of": ROW,
-    "tables.frame.run_facts": ROW,
-    "tables.time.by_run": ROW,
 }
 
 

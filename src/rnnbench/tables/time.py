@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -235,7 +236,7 @@ def ratios_shown(table: pd.DataFrame, low: str = "speedup_low") -> int:
     return count
 
 
-def by_run(frame: pd.DataFrame, configurations: pd.DataFrame) -> dict[str, Row]:
+def by_run(frame: pd.DataFrame, configurations: pd.DataFrame) -> dict[str, dict[Hashable, object]]:
     """Record key → the row of its configuration in `configurations`, for each run of the tidy
     `frame` that is not void and has one."""
     rows = {key_of(row): row for row in configurations.to_dict("records")}
