@@ -149,5 +149,5 @@ def test_a_missing_package_has_an_install_hint(tmp_path: Path) -> None:
 
 
 def test_an_unknown_framework_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match=r"mine.yaml: framework: .*'keras9'"):
+    with pytest.raises(ConfigError, match=r"mine.yaml: .*'keras9'.*fake, .*keras3_tensorflow"):
         build_of({"name": "mine", "framework": "keras9"})

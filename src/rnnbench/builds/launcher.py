@@ -134,7 +134,7 @@ def environment(build: Build) -> dict[str, str]:
 def lock_of(build: Build, root: Path = Path()) -> str:
     """SHA-256 (hexadecimal) of the build; if it changes, the build's runs must be repeated.
 
-    - `build`, `root`: as for `launcher`.
+    - `root`: as for `launcher`.
 
     It does not depend on the location of the build. For a build with a lock file it is the digest
     of its pins, known before anything is installed; for any other build it covers the versions of
@@ -152,7 +152,7 @@ def lock_of(build: Build, root: Path = Path()) -> str:
 def versions(build: Build, root: Path = Path()) -> Versions:
     """The versions of the build.
 
-    - `build`, `root`: as for `launcher`.
+    - `root`: as for `launcher`.
 
     Raises `ConfigError` if its Python does not exist, `BuildError` if that Python cannot be run.
     """
@@ -221,7 +221,7 @@ def _foreign(
 def missing(build: Build, root: Path = Path()) -> str | None:
     """Why the build cannot run on this machine and what to install, in one line; None if it can.
 
-    - `build`, `root`: as for `launcher`.
+    - `root`: as for `launcher`.
 
     Reads package metadata; imports nothing."""
     try:

@@ -16,8 +16,9 @@ from pathlib import Path
 import yaml
 
 from rnnbench.builds.uv import is_version, run, uv_program
-from rnnbench.errors import ConfigError, converted
+from rnnbench.errors import ConfigError
 from rnnbench.grid.choices import Build
+from rnnbench.grid.values import typed
 from rnnbench.project import home
 
 LOCKS = Path("workflow/envs")
@@ -71,7 +72,7 @@ def build_of(section: Mapping[str, object]) -> Build:
     """The build that the section ``build`` of a config describes. Raises a `ConfigError` that names
     the first wrong key."""
     where = f"conf/build/{section.get('name')}.yaml"
-    return converted(section, Build, where, "write another value.")
+    return typed(section, Build, lambda key: where, "write another value.")
 
 
 def pins_of(build: Build, root: Path) -> Pins | None:

@@ -81,7 +81,7 @@ def make_planned_certificate(
         pinned_md5=pinned_md5,
         importers=importers,
     )
-    for line in certificate_summary(certificate, planned.files):
+    for line in certificate_summary(certificate, planned.computed_by):
         print_progress(line)
 
 
@@ -132,11 +132,11 @@ def predict(arguments: Sequence[str]) -> int:
     return 0
 
 
-def certificate_summary(certificate: Certificate, files: Mapping[str, str]) -> list[str]:
+def certificate_summary(certificate: Certificate, computed_by: Mapping[str, str]) -> list[str]:
     """The lines to print: that all compute the same function, or the counts and one line for each
     implementation that failed, or one for all if they failed alike.
 
-    `files`: implementation → what computes it.
+    `computed_by`: implementation → the value of ``rnn.implementation``.
     """
     results = certificate.implementations
     counts: Counter[str] = Counter(result.status for result in results.values())
@@ -154,7 +154,7 @@ def certificate_summary(certificate: Certificate, files: Mapping[str, str]) -> l
         return [f"{len(results)} implementations compute the same function ({function})"]
     lines = [f"certificate {certificate.key}: {', '.join(texts)}"]
 
-    fault = certificate.fault_of_all(files)
+    fault = certificate.fault_of_all(computed_by)
     if fault:
         fix = "correct the model, the data or the options"
         if fault.code == OUT_OF_MEMORY:
@@ -172,7 +172,7 @@ def certificate_summary(certificate: Certificate, files: Mapping[str, str]) -> l
             continue
 
         line = f"  {name} failed: {why}"
-        file = files[name]
+        file = computed_by[name]
         if result.code == OUT_OF_MEMORY:
             line += f". Fix: {LESS_MEMORY}."
         elif is_user_file(file):

@@ -83,8 +83,8 @@ class PlannedCertificate(msgspec.Struct, frozen=True, kw_only=True):
         return (self.config,)
 
     @property
-    def files(self) -> dict[str, str]:
-        """Implementation → what computes it: the value of ``rnn.implementation``."""
+    def computed_by(self) -> dict[str, str]:
+        """Implementation → the value of ``rnn.implementation``."""
         return {each.name: each.rnn["implementation"] for each in self.implementations}
 
     def as_dict(self) -> dict[str, object]:

@@ -74,7 +74,7 @@ def _why_refused(run: Run, planned: PlannedCertificate, place: Place) -> Reason 
     correct = "correct the model, the data or the options"
     trains = " +measure.uncertified=true trains it all the same."
 
-    fault = made.fault_of_all(planned.files)
+    fault = made.fault_of_all(planned.computed_by)
     file = run.config["rnn"]["implementation"]
     if fault:
         whose = "every implementation"

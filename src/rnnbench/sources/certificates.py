@@ -186,11 +186,11 @@ class Certificate(msgspec.Struct):
     def tolerance(self) -> Mapping[str, float]:
         return TOLERANCE.get(self.precision or DEFAULT, TOLERANCE[DEFAULT])
 
-    def fault_of_all(self, files: Mapping[str, str]) -> Implementation | None:
+    def fault_of_all(self, computed_by: Mapping[str, str]) -> Implementation | None:
         """One of the implementations that ran, if all failed alike, apart from the numbers in the
         names of layers, and if their code differs: a fault of the model or of its data. Else None.
 
-        `files`: implementation → what computes it.
+        `computed_by`: implementation → the value of ``rnn.implementation``.
         """
         ran = []
         codes = set()
@@ -198,8 +198,8 @@ class Certificate(msgspec.Struct):
             if entry.status == "not_run":
                 continue
             ran.append(entry)
-            if name in files:
-                codes.add(files[name])
+            if name in computed_by:
+                codes.add(computed_by[name])
         alike = {re.sub(r"_\d+\b", "", entry.function_why or "") for entry in ran}
         if len(codes) < 2 or alike == {""} or len(alike) > 1:
             return None
