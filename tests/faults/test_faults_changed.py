@@ -189,7 +189,7 @@ def test_a_file_that_is_edited_during_its_run(own: Project) -> None:
 def test_certificates_are_checked_too(project: Project) -> None:
     planned_here = next(iter(planned(project, "quick").certificates.values()))
     certificate = msgspec.json.decode(msgspec.json.encode(planned_here), type=PlannedCertificate)
-    code = code_of(certificate.config, certificate.implementations, certificate.devices)
+    code = code_of(certificate)
     assert project.rnnbench("dataset", "digits").returncode == 0
     arguments = certificate.key, certificate.identity, certificate.config, project.folder
     assert check_inputs(*arguments, code) == certificate.identity["dataset_md5"]

@@ -71,7 +71,7 @@ def make_planned_certificate(
         planned.identity,
         config,
         place.root,
-        worker=code_of(config, planned.implementations, planned.devices),
+        worker=code_of(planned),
     )
 
     certificate = make_certificate(

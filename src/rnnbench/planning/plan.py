@@ -63,10 +63,6 @@ class Round:
     def digest(self) -> str:
         return digest_of_round(self.identity)
 
-    @property
-    def configs(self) -> tuple[Config, ...]:
-        return tuple(run.config for run in self.runs)
-
 
 @dataclass(frozen=True)
 class Batch:
@@ -81,10 +77,6 @@ class Batch:
     @property
     def digest(self) -> str:
         return digest_of_round(self.identity)
-
-    @property
-    def configs(self) -> tuple[Config, ...]:
-        return tuple(config for each in self.rounds for config in each.configs)
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,10 +95,6 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
     settings: Predict
     runtimes: tuple[ChosenRuntime, ...]
-
-    @property
-    def configs(self) -> tuple[Config, ...]:
-        return (self.config,)
 
 
 @dataclass(frozen=True)
@@ -292,44 +280,38 @@ def _certificate(
         {**msgspec.to_builtins(place), "device": None} for place in devices
     ]
 
-    parts = {
-        "build_lock": build_lock(config["build"]),
-        "dataset_md5": dataset_md5(config),
-        "worker": code_of(config, implementations, devices),
-    }
-    identity = full_identity(sections_of_all, parts)
-    return PlannedCertificate(
+    certificate = PlannedCertificate(
         key=key,
-        digest=digest_of(identity),
-        identity=identity,
+        digest="",
+        identity={},
         choices={axis: chosen.choices[axis] for axis in CERTIFIED_AXES},
         overrides=function_overrides(chosen.overrides),
         config={**config, "limits": chosen.config.get("limits") or {}},
         implementations=tuple(implementations),
         devices=tuple(devices),
     )
+    parts = {
+        "build_lock": build_lock(config["build"]),
+        "dataset_md5": dataset_md5(config),
+        "worker": code_of(certificate),
+    }
+    identity = full_identity(sections_of_all, parts)
+    return msgspec.structs.replace(certificate, digest=digest_of(identity), identity=identity)
 
 
-def code_of(
-    config: Config,
-    implementations: Iterable[PlannedImplementation],
-    devices: Iterable[PlannedDevice],
-) -> str:
-    """The digest of the code that a certificate is made with.
-
-    It covers each implementation on each device that tests it.
-
-    - `config`, `implementations`, `devices`: as in `PlannedCertificate`.
+def code_of(certificate: PlannedCertificate) -> str:
+    """The digest of the code that a certificate is made with: that of each implementation on each
+    device that tests it.
 
     Raises `ConfigError` if a module is not valid Python.
     """
-    rnns = {each.name: each.rnn for each in implementations}
+    rnns = {each.name: each.rnn for each in certificate.implementations}
     configs = []
-    for place in devices:
+    for place in certificate.devices:
         for name in place.implementations:
             configs.append(
                 {
-                    **config,
+                    **certificate.config,
                     "device": place.device,
                     "rnn": rnns[name],
                 }

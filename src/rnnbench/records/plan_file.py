@@ -79,10 +79,6 @@ class PlannedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[PlannedDevice, ...]
 
     @property
-    def configs(self) -> tuple[Mapping[str, Any], ...]:
-        return (self.config,)
-
-    @property
     def computed_by(self) -> dict[str, str]:
         """Implementation → the value of ``rnn.implementation``."""
         return {each.name: each.rnn["implementation"] for each in self.implementations}

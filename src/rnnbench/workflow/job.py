@@ -26,6 +26,7 @@ from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overri
 from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
 from rnnbench.grid.experiment import Experiment
+from rnnbench.grid.overrides import Config
 from rnnbench.planning.plan import Batch, Plan, Prediction, Round, facts_of
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
@@ -186,6 +187,15 @@ def damaged(job: Job) -> list[str]:
     return list(again)
 
 
+def _configs(planned: Planned) -> list[Config]:
+    """The configs of the runs, or that of the certificate or prediction."""
+    if isinstance(planned, Round):
+        return [run.config for run in planned.runs]
+    if isinstance(planned, Batch):
+        return [run.config for each in planned.rounds for run in each.runs]
+    return [planned.config]
+
+
 class WildcardFunctions:
     """The functions of a rule's only wildcard, the key of one of the `items`: Snakemake calls them
     for the rule's input, parameters and resources. `kind` names the items in the error for an
@@ -205,7 +215,7 @@ class WildcardFunctions:
 
     def dataset(self, wildcards: Wildcards) -> list[str]:
         """The dataset files, without duplicates."""
-        configs = self.planned(wildcards).configs
+        configs = _configs(self.planned(wildcards))
         paths = dict.fromkeys(config["dataset"].get("path") for config in configs)
         return [path for path in paths if path]
 
@@ -214,7 +224,7 @@ class WildcardFunctions:
         duplicates."""
         files: dict[str, None] = {}
 
-        for config in self.planned(wildcards).configs:
+        for config in _configs(self.planned(wildcards)):
             pins = pins_of(build_of(config["build"]), self._root)
             if pins:
                 files[f"{ENVIRONMENTS}/{pins.key}.json"] = None
@@ -231,7 +241,7 @@ class WildcardFunctions:
 
     def device(self, wildcards: Wildcards) -> str:
         """The device of a round; if it has several, the one with most threads."""
-        devices = [config["device"] for config in self.planned(wildcards).configs]
+        devices = [config["device"] for config in _configs(self.planned(wildcards))]
         largest = max(devices, key=lambda device: device.get("threads") or 0)
         return str(largest["name"])
 
