@@ -45,7 +45,8 @@ from benchmarks import where  # noqa: E402
 from benchmarks.small import add_small  # noqa: E402
 from rnnbench.builds.environments import prepare  # noqa: E402
 from rnnbench.builds.launcher import launcher  # noqa: E402
-from rnnbench.datasets.provide import provide  # noqa: E402
+from rnnbench.builds.pins import build_of  # noqa: E402
+from rnnbench.datasets.provide import provide, read_dataset  # noqa: E402
 from rnnbench.planning.plan import Run  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
@@ -128,13 +129,13 @@ def planned(rows: list[str], options: argparse.Namespace, folder: Path) -> dict[
     for why in {why for _, why in plan.skipped}:
         raise SystemExit(why)
     runs = sorted(plan.runs.values(), key=lambda run: run.repeat)
-    provide(runs[0].config["dataset"], options.root)
+    provide(read_dataset(runs[0].config["dataset"]["name"], options.root), options.root)
     by_build: dict[str, list[Run]] = {}
     for run in runs:
         published = run.config["build"].get("as_published")
         by_build.setdefault(AS_PUBLISHED if published else run.choices["build"], []).append(run)
     for members in by_build.values():
-        prepare(members[0].config["build"], options.root, print)
+        prepare(build_of(members[0].config["build"]), options.root, print)
     return by_build
 
 
@@ -246,7 +247,7 @@ def start_script(row: str, config: Mapping[str, Any], root: Path, turns: str) ->
     numbers = [model[name] for name in ("train_samples", "units", "batch", "epochs")]
     return subprocess.Popen(
         [
-            *launcher(config["build"], root),
+            *launcher(build_of(config["build"]), root),
             str(HERE / "plain" / script),
             config["dataset"]["path"],
             *map(str, [*numbers, config["seed"], threads]),

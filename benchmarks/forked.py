@@ -27,7 +27,8 @@ from benchmarks import where  # noqa: E402
 from benchmarks.experiment import ROOT  # noqa: E402
 from benchmarks.small import add_small  # noqa: E402
 from rnnbench.builds.environments import prepare  # noqa: E402
-from rnnbench.datasets.provide import provide  # noqa: E402
+from rnnbench.builds.pins import build_of  # noqa: E402
+from rnnbench.datasets.provide import provide, read_dataset  # noqa: E402
 from rnnbench.planning.plan import Run  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
 from rnnbench.records.store import timing_lock  # noqa: E402
@@ -105,8 +106,8 @@ def planned(options: argparse.Namespace, grid: str, folder: Path) -> Run:
         FRAMEWORKS[framework] = FRAMEWORKS[framework]._replace(can_fork=True)
     if not forked_workers.may_fork(run.config):
         sys.exit(f"build={options.build}: the runs of its framework are not forked; see --unlisted")
-    provide(run.config["dataset"], ROOT)
-    prepare(run.config["build"], ROOT, print)
+    provide(read_dataset(run.config["dataset"]["name"], ROOT), ROOT)
+    prepare(build_of(run.config["build"]), ROOT, print)
     return run
 
 

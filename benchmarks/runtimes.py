@@ -319,9 +319,10 @@ def _inside(options: argparse.Namespace) -> str:
 
         from rnnbench.builds.environments import prepare
         from rnnbench.builds.launcher import launcher
+        from rnnbench.builds.pins import build_of
 
         section = yaml.safe_load((ROOT / "conf" / "build" / "serving.yaml").read_text())
-        build = {"name": "serving", **section}
+        build = build_of({"name": "serving", **section})
         prepare(build, ROOT, print)
         (python,) = launcher(build, ROOT)
     command = [python, __file__, "--inside"]

@@ -8,6 +8,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -348,3 +349,25 @@ def _phases(
 def phase_of(record: Record, name: str) -> Phase:
     """The phase `name` of a record, which must have it."""
     return next(phase for phase in record.phases if phase.name == name)
+
+
+def planned_certificate(
+    digest: str, files: Mapping[str, str] = MappingProxyType({}), devices: Sequence[str] = ()
+) -> dict[str, Any]:
+    """An entry of ``certificates.json``. `files`: implementation → its file."""
+    implementations = []
+    for name, file in files.items():
+        implementations.append({"name": name, "rnn": {"implementation": file}, "skip": None})
+    places = []
+    for name in devices:
+        places.append({"name": name, "device": {}, "implementations": [], "batches": []})
+    return {
+        "key": "key",
+        "digest": digest,
+        "identity": {},
+        "choices": {},
+        "overrides": {},
+        "config": {},
+        "implementations": implementations,
+        "devices": places,
+    }

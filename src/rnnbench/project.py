@@ -45,7 +45,7 @@ def home(root: Path) -> Path:
     raise ConfigError(what, where=str(SOURCE), remedy=remedy)
 
 
-def settings(root: Path) -> dict[str, Any]:
+def settings(root: Path) -> dict[str, object]:
     """The keys of the project's ``config/config.yaml``, which Snakemake reads too. Empty without
     this file. Raises `ConfigError`."""
     file = root / SETTINGS

@@ -17,6 +17,7 @@ from rnnbench.builds.environments import damage, make, prepare
 from rnnbench.builds.launcher import launcher
 from rnnbench.builds.pins import LOCKS, Pins, pins
 from rnnbench.errors import BuildError
+from rnnbench.grid.choices import Build
 
 PYTHON = "{}.{}".format(*sys.version_info)
 
@@ -69,7 +70,7 @@ def installed(folder: Path) -> str:
 def test_created_once_with_bytecode(synthetic: Pins, tmp_path: Path) -> None:
     marker = make(synthetic, tmp_path)
     folder = synthetic.folder(tmp_path)
-    assert marker["versions"] == {"synthetic-package": "1.0"}
+    assert marker.versions == {"synthetic-package": "1.0"}
     (module,) = folder.glob("lib/*/site-packages/synthetic_package.py")
     assert list(module.parent.glob("__pycache__/synthetic_package.*.pyc"))
     # A copy: damage would spread through a link to uv's cache.
@@ -129,10 +130,8 @@ def test_a_user_supplied_wheel(synthetic: Pins, tmp_path: Path) -> None:
     lock = tmp_path / LOCKS / "some.lock"
     lock.parent.mkdir(parents=True)
     lock.write_text(synthetic.lock.read_text())
-    assert prepare({"name": "no lock", "python": None}, tmp_path) is None
-    build = {"name": "mine", "lock": "some", "python": PYTHON, "wheel": wheel.name}
-    marker = prepare(build, tmp_path)
-    assert marker is not None
-    assert marker["wheel"] == wheel.name
+    prepare(Build(name="no lock", framework="fake"), tmp_path)
+    build = Build(name="mine", framework="fake", lock="some", python=PYTHON, wheel=wheel.name)
+    prepare(build, tmp_path)
     (python,) = launcher(build, tmp_path)
     assert installed(Path(python).parents[1]).startswith("1.0+mine")

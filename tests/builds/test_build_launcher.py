@@ -5,24 +5,28 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rnnbench.builds import launcher as starting
 from rnnbench.builds.launcher import environment, launcher, lock_of, missing, versions
+from rnnbench.builds.pins import build_of
 from rnnbench.errors import BuildError, ConfigError
+from rnnbench.grid.choices import Build
 
 PYTHON = Path(sys.executable)
+CURRENT = Build(name="current", framework="keras3_tensorflow")
 
 
 def test_the_command_that_starts_the_python_of_a_build(tmp_path: Path) -> None:
-    assert launcher({"name": "current", "python": None}, tmp_path) == (sys.executable,)
+    assert launcher(CURRENT, tmp_path) == (sys.executable,)
     # A path is not resolved: it may be the link of an environment.
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "python").symlink_to(PYTHON.resolve())
     expected = (str(tmp_path / "env" / "python"),)
-    assert launcher({"python": expected[0]}, Path("/")) == expected
-    assert launcher({"python": "env/python"}, tmp_path) == expected
+    assert launcher(replace(CURRENT, python=expected[0]), Path("/")) == expected
+    assert launcher(replace(CURRENT, python="env/python"), tmp_path) == expected
     # A command is split as by a shell.
-    command = launcher({"command": f"{PYTHON} -X 'a b'"}, tmp_path)
+    command = launcher(replace(CURRENT, command=f"{PYTHON} -X 'a b'"), tmp_path)
     assert command == (str(PYTHON), "-X", "a b")
 
 
@@ -39,24 +43,26 @@ def test_the_command_that_starts_the_python_of_a_build(tmp_path: Path) -> None:
 )
 def test_a_program_that_cannot_start_is_an_error(build: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        launcher({"name": "mine", **build}, tmp_path)
+        launcher(Build(name="mine", framework="fake", **build), tmp_path)
     assert str(caught.value).startswith("conf/build/mine.yaml: ")
     assert "Fix: " in str(caught.value)
 
 
 def test_environment_values_are_strings() -> None:
-    build = {"environment": {"TF_ENABLE_ONEDNN_OPTS": 0, "A": True, "B": None, "C": "x"}}
-    assert environment(build) == {"TF_ENABLE_ONEDNN_OPTS": "0", "A": "1", "B": "", "C": "x"}
-    assert environment({}) == environment({"environment": None}) == {}
+    variables = {"TF_ENABLE_ONEDNN_OPTS": 0, "A": True, "B": None, "C": "x"}
+    assert environment(replace(CURRENT, environment=variables)) == {
+        "TF_ENABLE_ONEDNN_OPTS": "0",
+        "A": "1",
+        "B": "",
+        "C": "x",
+    }
+    assert environment(CURRENT) == environment(replace(CURRENT, environment={})) == {}
 
 
 @pytest.mark.parametrize("variables", [["A=1"], {"A": [1]}])
 def test_environment_must_be_a_mapping_of_values(variables: object) -> None:
     with pytest.raises(ConfigError, match="environment"):
-        environment({"name": "mine", "environment": variables})
-
-
-CURRENT = {"name": "current", "framework": "keras3_tensorflow", "python": None}
+        build_of({"name": "mine", "framework": "fake", "environment": variables})
 
 
 @pytest.fixture(autouse=True)
@@ -64,15 +70,15 @@ def _clear_cache() -> None:
     starting._foreign.cache_clear()
 
 
-def fake_build(folder: Path, script: str) -> dict:
+def fake_build(folder: Path, script: str) -> Build:
     """A build whose Python is a shell script; it logs each call to the file ``calls``."""
     program = folder / "python"
     program.write_text(f"#!/bin/sh\necho called >>{folder}/calls\n{script}\n")
     program.chmod(0o755)
-    return {"name": "fake", "framework": "keras3_tensorflow", "python": str(program)}
+    return Build(name="fake", framework="keras3_tensorflow", python=str(program))
 
 
-def with_distributions(folder: Path, **versions: str) -> dict:
+def with_distributions(folder: Path, **versions: str) -> Build:
     pairs = ", ".join(f'"{name.replace("_", "-")}": "{v}"' for name, v in versions.items())
     return fake_build(
         folder, f"""echo noise; echo '{{"python": "3.7.9", "distributions": {{{pairs}}}}}'"""
@@ -82,7 +88,8 @@ def with_distributions(folder: Path, **versions: str) -> dict:
 def test_the_running_interpreter_is_described_without_importing_a_framework() -> None:
     code = (
         "import sys; from rnnbench.builds.launcher import versions\n"
-        "print('numpy' in versions({})['distributions'],"
+        "from rnnbench.grid.choices import Build\n"
+        "print('numpy' in versions(Build(framework='fake')).distributions,"
         " {'tensorflow', 'keras', 'numpy', 'torch', 'jax'} & set(sys.modules))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -90,7 +97,7 @@ def test_the_running_interpreter_is_described_without_importing_a_framework() ->
 
 
 def test_a_subprocess_reports_the_same_versions() -> None:
-    subprocess_build = {**CURRENT, "environment": {"PYTHONDONTWRITEBYTECODE": 1}}
+    subprocess_build = replace(CURRENT, environment={"PYTHONDONTWRITEBYTECODE": 1})
     assert versions(subprocess_build) == versions(CURRENT)
     assert lock_of(subprocess_build) == lock_of(CURRENT)
     assert starting._foreign.cache_info().misses == 1
@@ -120,27 +127,27 @@ def test_an_old_python_reports_its_version() -> None:
     python = Path.home() / ".pyenv/versions/3.6.15/bin/python"
     if not python.exists():
         pytest.skip(f"no Python 3.6 at {python}")
-    assert versions({"python": str(python)})["python"] == "3.6.15"
+    assert versions(replace(CURRENT, python=str(python))).python == "3.6.15"
 
 
 def test_nothing_is_missing(tmp_path: Path) -> None:
     assert missing(CURRENT) is None
-    assert missing({"name": "fake", "framework": "fake"}) is None
+    assert missing(Build(name="fake", framework="fake")) is None
     # TensorFlow has two names.
     assert missing(with_distributions(tmp_path, keras="3.1", tensorflow_cpu="2.21.0")) is None
 
 
 def test_a_missing_package_has_an_install_hint(tmp_path: Path) -> None:
     build = with_distributions(tmp_path, keras="2.6.0", tensorflow="2.21.0")
-    python = build["python"]
+    python = build.python
     assert missing(build) == (
         f"keras3_tensorflow needs keras 3.x in {python} (it has keras 2.6.0). "
         f"Install 'keras==3.*' there: uv pip install --python {python} 'keras==3.*'"
     )
-    why = str(missing({**CURRENT, "python": "/nowhere/python"}))
+    why = str(missing(replace(CURRENT, python="/nowhere/python")))
     assert "is not an executable program" in why and "Fix: " not in why
 
 
 def test_an_unknown_framework_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match=r"'keras9'.*keras3_tensorflow, .*fake"):
-        missing({"name": "mine", "framework": "keras9"})
+    with pytest.raises(ConfigError, match=r"mine.yaml: .*'keras9'.*fake, .*keras3_tensorflow"):
+        build_of({"name": "mine", "framework": "keras9"})

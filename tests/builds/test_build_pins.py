@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from rnnbench.builds import launcher as starting
 from rnnbench.builds.launcher import FRAMEWORKS, launcher, lock_of, missing, versions
@@ -18,6 +19,7 @@ from rnnbench.builds.pins import (
     python_versions,
 )
 from rnnbench.errors import ConfigError
+from rnnbench.grid.choices import Build
 from tests.conftest import ROOT
 
 LOCK = """\
@@ -30,7 +32,7 @@ tensorflow-cpu==2.21.0 ; sys_platform == "linux" \\
 tf-keras==2.21.0 \\
     --hash=sha256:03
 """
-BUILD = {"name": "old", "framework": "keras2_tensorflow2", "lock": "old", "python": "3.7"}
+BUILD = Build(name="old", framework="keras2_tensorflow2", lock="old", python="3.7")
 
 
 @pytest.fixture
@@ -43,15 +45,14 @@ def root(tmp_path: Path) -> Path:
 def test_the_lock_is_known_before_anything_is_installed(root: Path) -> None:
     pins = pins_of(BUILD, root)
     assert pins is not None
-    flags = {**BUILD, "name": "flags", "environment": {"TF_ENABLE_ONEDNN_OPTS": 0}}
+    flags = replace(BUILD, name="flags", environment={"TF_ENABLE_ONEDNN_OPTS": 0})
     assert pins_of(flags, root) == pins, "builds that differ in flags share an environment"
     assert lock_of(BUILD, root) == pins.digest
     assert pins.key == f"old-{pins.digest[:8]}"
     assert launcher(BUILD, root) == (f"{root}/results/envs/{pins.key}/bin/python",)
-    assert versions(BUILD, root) == {
-        "python": "3.7",
-        "distributions": {"numpy": "1.18.5", "tensorflow-cpu": "2.21.0", "tf_keras": "2.21.0"},
-    }
+    assert versions(BUILD, root) == starting.Versions(
+        "3.7", {"numpy": "1.18.5", "tensorflow-cpu": "2.21.0", "tf_keras": "2.21.0"}
+    )
 
 
 def test_the_digest_covers_packages_python_and_wheel(root: Path, tmp_path_factory) -> None:
@@ -70,7 +71,7 @@ def test_the_digest_covers_packages_python_and_wheel(root: Path, tmp_path_factor
 def test_a_wheel_replaces_distributions_with_its_import_name(root: Path) -> None:
     name = "tensorflow-2.21.0+mine-cp311-cp311-linux_x86_64.whl"
     (root / name).write_bytes(b"1")
-    pins = pins_of({**BUILD, "wheel": name}, root)
+    pins = pins_of(replace(BUILD, wheel=name), root)
     assert pins is not None
     assert locked_versions(pins) == {
         "numpy": "1.18.5",
@@ -94,7 +95,7 @@ def test_a_wheel_replaces_distributions_with_its_import_name(root: Path) -> None
 )
 def test_invalid_pins_are_config_errors(root: Path, change: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        pins_of({**BUILD, **change}, root)
+        pins_of(replace(BUILD, **change), root)
 
 
 def test_a_missing_python_skips_the_build(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +103,7 @@ def test_a_missing_python_skips_the_build(root: Path, monkeypatch: pytest.Monkey
     assert missing(BUILD, root) == "no Python 3.7 on this machine: pyenv install 3.7"
     monkeypatch.setattr(starting, "find", lambda version: Path("/usr/bin/python3.7"))
     assert missing(BUILD, root) is None
-    assert "needs keras 3.x" in str(missing({**BUILD, "framework": "keras3_torch"}, root))
+    assert "needs keras 3.x" in str(missing(replace(BUILD, framework="keras3_torch"), root))
 
 
 # -- files of this repository -----------------------------------------------------------

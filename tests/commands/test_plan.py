@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rnnbench.builds.launcher import Versions
 from rnnbench.cli import main
 from rnnbench.commands import plan
 from rnnbench.records.store import write_record
@@ -257,7 +258,7 @@ def test_own_data_that_fit_are_accepted(files: Path, monkeypatch, capsys) -> Non
     ],
 )
 def test_the_reason_of_another_lock_is_named(monkeypatch, packages, text) -> None:
-    today = {"python": "3.12.4", "distributions": {"keras": "3.2", "numpy": "2.1"}}
+    today = Versions("3.12.4", {"keras": "3.2", "numpy": "2.1"})
     monkeypatch.setattr(plan, "versions", lambda build, root: today)
     record = make_record()
     record = replace(record, environment={"packages": packages})
@@ -266,8 +267,13 @@ def test_the_reason_of_another_lock_is_named(monkeypatch, packages, text) -> Non
 
 def test_any_package_of_a_changed_lock_is_named() -> None:
     """Also those that are no framework: each of them is in the digest of the lock."""
-    build = {"name": "tf_1_15", "framework": "tf1", "lock": "tf_1_15", "python": "3.7"}
-    locked = plan.locked_versions(plan.pins_of(build, ROOT))
+    build = {
+        "name": "tf_1_15",
+        "framework": "keras2_tensorflow1",
+        "lock": "tf_1_15",
+        "python": "3.7",
+    }
+    locked = plan.locked_versions(plan.pins_of(plan.build_of(build), ROOT))
     assert "protobuf" in locked
     packages = [f"{name.replace('-', '_')}=={version}" for name, version in locked.items()]
 

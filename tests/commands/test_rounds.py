@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rnnbench.builds.launcher import lock_of
+from rnnbench.builds.pins import build_of
 from rnnbench.commands import rounds, rules
 from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import RecordError, RunError
@@ -72,7 +73,7 @@ def test_a_round_writes_its_file_from_its_records(place: Place, monkeypatch, cap
 @pytest.mark.parametrize("left", ["nothing", "a companion", "a record of other code"])
 def test_a_round_has_not_begun_if_none_of_its_runs_has_a_record(place: Place, left: str) -> None:
     """It is then not measured beyond the budget."""
-    made = [make_record(repeat=repeat) for repeat in range(2)]
+    made = [make_record(repeat=repeat) for repeat in (1, 2)]
     first, second = (with_changes(each, site=place.site, experiment="selftest") for each in made)
     place.folder.mkdir(parents=True, exist_ok=True)
     (place.folder / "plan.jsonl").write_bytes(first.run.line() + second.run.line())
@@ -83,7 +84,7 @@ def test_a_round_has_not_begun_if_none_of_its_runs_has_a_record(place: Place, le
     elif left == "a record of other code":
         run = with_changes(second.run, digest="other")
         write_record(place.results, with_changes(second, run=run))
-    rule = {"least": 1, "most": 3, "budget_s": 0.1}
+    rule = {"least": 2, "most": 3, "budget_s": 0.1}
     write_json(place.folder / "experiment.json", {**FACTS, "repeats": rule})
     with rounds.Loop(place) as loop:
         unneeded = loop._unneeded([second.run], "", None)
@@ -225,7 +226,7 @@ def test_a_change_between_two_rounds_is_noticed(
         config["dataset"] = {"name": "mine", "path": "mine.npz"}
         config["model"]["function"] = f"{files['code']}:build"
         line["identity"] = {
-            "build_lock": lock_of(config["build"], place.root),
+            "build_lock": lock_of(build_of(config["build"]), place.root),
             "dataset_md5": own_md5(files["data"]),
             "worker": worker_digest(config),
         }

@@ -11,10 +11,10 @@ from rnnbench.commands import rules
 from rnnbench.errors import RunError
 from rnnbench.records.store import Place, write_json
 from rnnbench.running.round import measure
-from tests.factory import as_run
+from tests.factory import as_run, planned_certificate
 from tests.running.test_running_train import planned
 
-ENTRY = {"key": "key", "digest": "d"}
+ENTRY = planned_certificate("d")
 
 
 def test_the_path_names_the_planned_item(tmp_path: Path, monkeypatch) -> None:

@@ -51,7 +51,7 @@ def test_a_build_of_the_projects_own_is_found(
     monkeypatch.chdir(tmp_path)
     command = ["weights", "x.ckpt", "--to", "keras", "-o", "y.npz", "--build", "mine"]
     assert cli.main([*command, *(["--conf", "own"] if by_option else [])]) == 0
-    assert [(build["name"], build["framework"]) for build in asked] == [("mine", "keras3_torch")]
+    assert [(build.name, build.framework) for build in asked] == [("mine", "keras3_torch")]
 
 
 def test_a_build_that_does_not_exist_is_refused(

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rnnbench.datasets.provide import PinnedDataset
+
 WORDS = b"All credibility, all good conscience come from the senses. " * 9000
 OTHER = b"this file is never requested"
 # A DVC configuration with a remote at an address.
@@ -100,8 +102,8 @@ def repository(root: Path) -> Path:
 
 
 @pytest.fixture
-def words(server: Server) -> dict:
+def words(server: Server) -> PinnedDataset:
     """The dataset choice ``words``, with a working URL."""
     server.files["/words.txt"] = WORDS
     url = f"{server.url}/words.txt"
-    return {"name": "words", "file": "words.txt", "path": "data/words.txt", "url": url}
+    return PinnedDataset(name="words", file="words.txt", path="data/words.txt", url=url)

@@ -65,4 +65,4 @@ def test_wrong_arguments_exit_with_2(
 def test_every_dataset_choice_is_pinned() -> None:
     names = {path.stem for path in (ROOT / "conf" / "dataset").glob("*.yaml")}
     names -= {"file", "none"}
-    assert {read_dataset(name, ROOT)["path"] for name in names} == set(pinned(ROOT))
+    assert {read_dataset(name, ROOT).path for name in names} == set(pinned(ROOT))

@@ -7,8 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from rnnbench.datasets.provide import provide
+from rnnbench.datasets.provide import PinnedDataset, provide
 from rnnbench.errors import ConfigError, DatasetError
 from tests.datasets.conftest import REMOTE, WORDS, md5
 
@@ -55,7 +56,7 @@ def test_a_configuration_executes_nothing(
     (repository / "data/words.txt").unlink()
     shutil.rmtree(repository / ".dvc/cache", ignore_errors=True)
     with pytest.raises(DatasetError, match="DVC cache: "):
-        provide({**words, "url": None}, repository)
+        provide(replace(words, url=None), repository)
     assert without_locks(repository) == {**before, "dvc.yaml": STAGE.encode()}
 
 
@@ -67,7 +68,7 @@ def test_wrong_bytes_of_a_remote_are_not_used(
     (there / md5(WORDS)[2:]).write_bytes(b"other bytes")
     (repository / ".dvc/config").write_text(REMOTE % (tmp_path / "there"))
     with pytest.raises(DatasetError, match="DVC cache: "):
-        provide({**words, "url": None}, repository)
+        provide(replace(words, url=None), repository)
     assert not (repository / "data/words.txt").exists()
     assert provide(words, repository).read_bytes() == WORDS
 
@@ -95,5 +96,5 @@ def test_a_path_outside_of_data_is_refused(path: str, root: Path) -> None:
     before = without_locks(root)
     (root / "data.dvc").write_text(f"outs: [{{md5: {md5(WORDS)}, path: {path}}}]\n")
     with pytest.raises(ConfigError, match=r"outs\[0\]\.path.*Fix: .*in data/"):
-        provide({"name": "words", "path": path, "url": None}, root)
+        provide(PinnedDataset(name="words", path=path), root)
     assert without_locks(root) == {**before, "data.dvc": (root / "data.dvc").read_bytes()}

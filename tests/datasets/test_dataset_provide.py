@@ -10,11 +10,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rnnbench.datasets import provide as module
 from rnnbench.datasets.generate import GENERATORS
 from rnnbench.datasets.pins import pin_of
-from rnnbench.datasets.provide import MIRROR, Unavailable, download, provide, to_cache
+from rnnbench.datasets.provide import (
+    MIRROR,
+    PinnedDataset,
+    Unavailable,
+    download,
+    provide,
+    to_cache,
+)
 from rnnbench.errors import ConfigError, DatasetError
 from tests.conftest import ROOT
 from tests.datasets.conftest import REMOTE, WORDS
@@ -71,7 +79,7 @@ def test_a_file_copied_by_hand_is_kept_and_cached(repository: Path, server, word
     assert target.stat().st_ino == inode
     assert server.requested == []
     target.unlink()
-    assert provide({**words, "url": None}, repository).read_bytes() == WORDS
+    assert provide(replace(words, url=None), repository).read_bytes() == WORDS
 
 
 def test_from_a_dvc_remote(repository: Path, tmp_path: Path, words) -> None:
@@ -81,7 +89,7 @@ def test_from_a_dvc_remote(repository: Path, tmp_path: Path, words) -> None:
     shutil.copytree(store, tmp_path / "remote")
     shutil.rmtree(store)
     shutil.rmtree(repository / "data")
-    assert provide({**words, "url": None}, repository).read_bytes() == WORDS
+    assert provide(replace(words, url=None), repository).read_bytes() == WORDS
 
 
 def test_a_corrupt_cache_is_skipped_and_repaired(repository: Path, words, caplog) -> None:
@@ -141,7 +149,7 @@ def test_a_project_that_is_no_dvc_repository_has_no_cache(root: Path, words, cap
 
 def test_two_processes_at_once(repository: Path, server, words) -> None:
     (repository / "conf" / "dataset" / "words.yaml").write_text(
-        f"name: words\nfile: words.txt\npath: data/words.txt\nurl: {words['url']}\n"
+        f"name: words\nfile: words.txt\npath: data/words.txt\nurl: {words.url}\n"
     )
     code = "import sys; from rnnbench.commands.machine import dataset; sys.exit(dataset(['words']))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -165,7 +173,7 @@ def test_two_processes_at_once(repository: Path, server, words) -> None:
 
 
 def test_the_generated_dataset_needs_no_source(without_dvc: None, root: Path) -> None:
-    dataset = {"name": "digits", "file": "digits.npz", "path": "data/digits.npz", "url": None}
+    dataset = PinnedDataset(name="digits", file="digits.npz", path="data/digits.npz")
     assert provide(dataset, root).stat().st_size == 475326
 
 
@@ -231,7 +239,7 @@ def test_a_failing_url_is_reported_and_leaves_no_file(
     message = str(caught.value)
     assert message.startswith("data/words.txt: ")
     assert "DVC cache: not found; " in message
-    assert re.search(f"{re.escape(words['url'])}: .*{re.escape(reason)}", message)
+    assert re.search(f"{re.escape(words.url)}: .*{re.escape(reason)}", message)
     assert f"Fix: set {MIRROR} to a folder that contains words.txt, or copy the file" in message
     assert files_in_data(root) == []
 
@@ -261,7 +269,7 @@ def test_a_server_that_does_not_respond(tmp_path: Path, monkeypatch) -> None:
 
 def test_a_server_without_tls_and_an_unsupported_url(words, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="SSL"):
-        download(words["url"].replace("http:", "https:"), tmp_path / "words.txt")
+        download(words.url.replace("http:", "https:"), tmp_path / "words.txt")
     with pytest.raises(Unavailable, match="No connection adapters"):
         download("file:///etc/passwd", tmp_path / "x")
 
@@ -274,4 +282,4 @@ def test_an_unwritable_folder(without_dvc: None, root: Path, words) -> None:
 
 def test_a_dataset_without_a_pin(root: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.dvc: has no entry for data/mine\.npz"):
-        provide({"name": "mine", "path": "data/mine.npz"}, root)
+        provide(PinnedDataset(name="mine", path="data/mine.npz"), root)

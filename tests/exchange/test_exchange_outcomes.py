@@ -17,7 +17,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr(bundle, "TIMING_LOCK", str(tmp_path / "timing.lock"))
     monkeypatch.setattr(workers, "WORKER", str(tmp_path / "rnnworker"))
     certificate = {
-        **{**ON_TWO, "key": "m-lstm-b"},
+        **{**ON_TWO, "key": "m-lstm-b", "identity": {}},
         "config": {
             **{"device": cpu(1)["device"], "build": {"name": "b", "framework": "fake"}},
             **{"dataset": {}, "limits": {}},

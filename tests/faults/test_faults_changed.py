@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -17,6 +17,7 @@ from rnnbench.errors import RunError
 from rnnbench.planning import digests
 from rnnbench.planning.plan import Plan, code_of, write_plan
 from rnnbench.planning.planner import make_plan
+from rnnbench.records.plan_file import PlannedCertificate
 from rnnbench.records.store import read_record
 from tests import forked_commands
 from tests.conftest import Project, wait_until
@@ -186,13 +187,12 @@ def test_a_file_that_is_edited_during_its_run(own: Project) -> None:
 
 
 def test_certificates_are_checked_too(project: Project) -> None:
-    certificate = json.loads(
-        json.dumps(next(iter(planned(project, "quick").certificates.values())).as_dict())
-    )
-    code = code_of(certificate["config"], certificate["implementations"], certificate["devices"])
+    planned_here = next(iter(planned(project, "quick").certificates.values()))
+    certificate = msgspec.json.decode(msgspec.json.encode(planned_here), type=PlannedCertificate)
+    code = code_of(certificate)
     assert project.rnnbench("dataset", "digits").returncode == 0
-    arguments = certificate["key"], certificate["identity"], certificate["config"], project.folder
-    assert check_inputs(*arguments, code) == certificate["identity"]["dataset_md5"]
+    arguments = certificate.key, certificate.identity, certificate.config, project.folder
+    assert check_inputs(*arguments, code) == certificate.identity["dataset_md5"]
     with pytest.raises(RunError, match="Python code of model, rnn or rnnbench changed"):
         check_inputs(*arguments, "0" * 64)
 

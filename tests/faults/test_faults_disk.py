@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from rnnbench import cli
 from rnnbench.commands import rules
+from rnnbench.records.plan_file import PlannedCertificate
 from rnnbench.records.store import Place, why_not_tracked
 from rnnbench.running import certificates
 from rnnworker.members import Outcome
 from tests.conftest import Project, copy_of, make_project
+from tests.factory import planned_certificate
 from tests.faults.matrix import rows
 from tests.faults.mounts import filled, small_disk
 from tests.running.alone import results, train
@@ -236,12 +239,11 @@ def test_a_record(disk: Path, place: Place) -> None:
 @full_when("a certificate is written", "one line; no file")
 def test_a_certificate(disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(disk, disk / "results", "here", "mine", tmp_path / "timing.lock")
-    planned = {"key": "key"}
+    planned = msgspec.convert(planned_certificate("d"), PlannedCertificate)
     monkeypatch.setattr(certificates, "certificate_jobs", lambda planned: [])
     monkeypatch.setattr(certificates, "supervise", lambda group, **_: {"": Outcome()})
-    monkeypatch.setattr(
-        certificates, "assembled_certificate", lambda *arguments: {"key": "x" * 9999}
-    )
+    content = {"schema": 4, "key": "x" * 9999, "implementations": {}}
+    monkeypatch.setattr(certificates, "assembled_certificate", lambda *arguments: content)
     monkeypatch.setattr(rules, "certify", lambda arguments: make())
     file = place.folder / "certificates/key.json"
 

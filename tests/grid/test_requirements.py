@@ -109,8 +109,8 @@ def test_on_a_machine_with_two_cores(
 
 
 def test_on_this_machine() -> None:
-    assert unmet_here({"device": {"kind": "cpu", "threads": cores()}}) is None
-    assert unmet_here({"device": {"kind": "cpu", "threads": cores() + 1}}) is not None
+    assert unmet_here({"kind": "cpu", "threads": cores()}) is None
+    assert unmet_here({"kind": "cpu", "threads": cores() + 1}) is not None
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_one_certificate_checks_the_steps_of_replicas(expanded) -> None:
     both = expanded("device=cpu_1,cpu_2_replicas device.threads=1")
     (certificate,) = certificates_of(both, lambda config: None, lambda build: None).values()
     first, second = certificate.devices
-    assert first["name"].startswith("cpu_1")
-    assert second["device"]["replicas"] == 2
+    assert first.name.startswith("cpu_1")
+    assert second.device["replicas"] == 2
 
 
 RELU = " +rnn.options.activation=relu"

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rnnbench.builds.launcher import missing
 from rnnbench.errors import ConfigError
+from rnnbench.grid.choices import Build
 from rnnbench.grid.expand import expand
 from rnnbench.grid.experiment import load_experiment, split_overrides
 from rnnbench.plain_text import is_name
@@ -117,12 +119,12 @@ def test_names_of_choices_and_aliases_do_nothing(group: str, own: Path) -> None:
 
 
 def test_the_command_of_a_build_goes_through_no_shell(tmp_path: Path) -> None:
-    build = {"name": "mine", "framework": "fake"}
+    build = Build(name="mine", framework="fake")
     for command in ("python3; touch made", "$(touch made)", "`touch made`", "a|b"):
-        reason = missing({**build, "command": command}, tmp_path)
+        reason = missing(replace(build, command=command), tmp_path)
         assert reason and "is not an executable program" in reason and "\n" not in reason
     spared = f"{sys.executable} -I '; touch made' $(touch made)"
-    reason = missing({**build, "command": spared}, tmp_path)
+    reason = missing(replace(build, command=spared), tmp_path)
     assert reason and "cannot be run" in reason and "\n" not in reason
 
 

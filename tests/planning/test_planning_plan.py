@@ -8,9 +8,10 @@ import pytest
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.point import GridPoint, name_of
-from rnnbench.planning.plan import Certificate, Plan, certificates_of, facts_of
+from rnnbench.planning.plan import Plan, certificates_of, facts_of
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.keys import certificate_key, function_overrides
+from rnnbench.records.plan_file import PlannedCertificate
 from rnnworker.workers import certificate_jobs
 from tests.conftest import Project
 from tests.factory import make_config
@@ -41,7 +42,9 @@ def point(
     return GridPoint(name, choices, overrides, seed, 0, None, {**config, **changes}, skip)
 
 
-def certificates(*points: GridPoint, md5: str = "m", lock: str = "l") -> dict[str, Certificate]:
+def certificates(
+    *points: GridPoint, md5: str = "m", lock: str = "l"
+) -> dict[str, PlannedCertificate]:
     return certificates_of(points, lambda config: md5, lambda build: lock)
 
 
@@ -51,12 +54,12 @@ def test_one_for_each_model_cell_and_build() -> None:
     ).items()
     for (key, _), prefix in ((gru, "digits_rnn-gru-current-"), (lstm, "digits_rnn-lstm-current-")):
         assert key.startswith(prefix) and len(key.removeprefix(prefix)) == 12
-    names = [entry["name"] for entry in lstm[1].implementations]
+    names = [entry.name for entry in lstm[1].implementations]
     assert names == ["block", "cell", "keras"]
 
 
-def skips(certificate: Certificate) -> dict[str, str | None]:
-    return {entry["name"]: entry["skip"] for entry in certificate.implementations}
+def skips(certificate: PlannedCertificate) -> dict[str, str | None]:
+    return {entry.name: entry.skip for entry in certificate.implementations}
 
 
 def test_a_certificate_has_the_limits_of_its_runs_and_nothing_of_one_alone() -> None:
@@ -94,7 +97,7 @@ def test_overrides_that_change_the_function_need_another_certificate() -> None:
     ).values()
     wide, plain = sorted(made, key=lambda certificate: certificate.config["model"]["units"])
     assert (plain.overrides, wide.overrides) == ({}, {"model.units": 16})
-    assert plain.devices[0]["batches"] == [{"batch": 32}, {"batch": 64}]
+    assert plain.devices[0].batches == [{"batch": 32}, {"batch": 64}]
 
 
 def test_each_optimizer_is_certified_on_its_own() -> None:
@@ -139,14 +142,14 @@ def test_each_device_has_the_batches_that_run_on_it() -> None:
     unavailable = point(overrides={"model.batch": 512}, skip="no")
     points = point(model={"batch": 16}), point(device="cpu_2", overrides=large), unavailable
     (certificate,) = certificates(*points).values()
-    assert {place["name"]: place["batches"] for place in certificate.devices} == {
+    assert {place.name: place.batches for place in certificate.devices} == {
         "cpu_1": [{"batch": 16}],
         "cpu_2": [{"batch": 128, "train_samples": 300}],
     }
     first, second = certificate_jobs(certificate.as_dict())
     assert (first["further_device"], second["further_device"]) == (False, True)
     assert (second["device"], second["config"]["device"]["name"]) == ("cpu_2", "cpu_2")
-    assert second["batches"] == certificate.devices[1]["batches"]
+    assert second["batches"] == certificate.devices[1].batches
 
 
 def test_other_devices_are_listed_with_the_implementations_that_run_on_them() -> None:
@@ -154,9 +157,9 @@ def test_other_devices_are_listed_with_the_implementations_that_run_on_them() ->
     points = point(), point("block"), point(device="cpu_2"), unavailable
     (certificate,) = certificates(*points).values()
     first, other = certificate.devices
-    assert (first["name"], first["implementations"]) == ("cpu_1", ["block", "keras"])
-    assert (other["name"], other["implementations"]) == ("cpu_2", ["keras"])
-    assert other["device"]["name"] == "cpu_2"
+    assert (first.name, first.implementations) == ("cpu_1", ["block", "keras"])
+    assert (other.name, other.implementations) == ("cpu_2", ["keras"])
+    assert other.device["name"] == "cpu_2"
 
 
 def test_a_model_without_a_recurrent_layer_is_certified_too() -> None:
@@ -167,7 +170,7 @@ def test_a_model_without_a_recurrent_layer_is_certified_too() -> None:
 def test_overrides_of_rnn_make_another_implementation() -> None:
     v3 = {"rnn.op": "CudnnRNNV3"}
     (certificate,) = certificates(point("raw"), point("raw", overrides=v3), point()).values()
-    ops = {entry["name"]: entry["rnn"].get("op") for entry in certificate.implementations}
+    ops = {entry.name: entry.rnn.get("op") for entry in certificate.implementations}
     assert ops == {"keras": None, "raw": None, "raw op=CudnnRNNV3": "CudnnRNNV3"}
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from rnnbench.grid.experiment import Repeats
 from rnnbench.planning import finished as module
 from rnnbench.planning.finished import FinishedRun, FinishedRuns, finished
 from rnnbench.planning.repeats import known_of, ratios_of, rounds_measured, why_not_needed
+from rnnbench.records.plan_file import Repeats
 from rnnbench.records.record import Record, Run, run_seconds
 from rnnbench.records.rounds import NotNeeded, Result, read_results, write_results
 from rnnbench.records.store import Place, read_record

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from rnnbench.errors import ConfigError, converted
-from rnnbench.grid.experiment import Repeats
 from rnnbench.planning.finished import FinishedRun
 from rnnbench.planning.forecast import (
     GUESS_SECONDS,
@@ -23,6 +22,7 @@ from rnnbench.planning.forecast import (
     spread_of,
 )
 from rnnbench.planning.repeats import Known, stop_reason
+from rnnbench.records.plan_file import Repeats
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.tables.effects import RunValue
 from rnnbench.tables.ratios import Estimates

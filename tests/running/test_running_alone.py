@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.builds.launcher import lock_of
+from rnnbench.builds.pins import build_of
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.records.record import Record
@@ -63,7 +64,7 @@ def test_two_experiments_started_at_once_are_not_timed_at_once(tmp_path: Path) -
         project.environment["RNNBENCH_TIMING_LOCK"] = str(tmp_path / "timing.lock")
         line = planned(epoch_seconds=3.0)  # longer than one process may start after the other
         config = line["config"]
-        lock = lock_of(config["build"], ROOT)
+        lock = lock_of(build_of(config["build"]), ROOT)
         line["identity"] = {
             "build_lock": lock, "dataset_md5": None, "worker": worker_digest(config),
         }  # fmt: skip

@@ -8,14 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import rnnworker
 from rnnbench.commands.rules import certificate_summary as summary
 from rnnbench.errors import RunError
+from rnnbench.records.plan_file import PlannedCertificate
 from rnnbench.records.store import Place, read_json
 from rnnbench.running import certificates, worker
 from rnnbench.running.worker import Outcome
+from rnnbench.sources.certificates import Certificate, Implementation, Pair, certificate_of
 from rnnworker.precision import TOLERANCE
 
 STEPS = {"threads": 1, "steps": 30, "off": 0, "worst": 2e-7, "why": None}
@@ -56,7 +59,7 @@ PLANNED = {
     "overrides": {"model.units": 8},
     "config": {
         **{"device": {"threads": 1}, "dataset": {"path": None}},
-        "build": {"name": "b", "framework": "none"},
+        "build": {"name": "b", "framework": "fake"},
     },
     "devices": [cpu(1, "keras")],
     "implementations": implementations("keras", cudnn="cuDNN runs on NVIDIA GPUs only"),
@@ -64,8 +67,12 @@ PLANNED = {
 FACTS = {"event": "facts", "t": 1.0, "certificate": REPORTED}
 
 
+def as_planned(planned: dict) -> PlannedCertificate:
+    return msgspec.convert({"identity": {}, **planned}, PlannedCertificate)
+
+
 def assembled(planned: dict, **outcomes: Outcome) -> dict:
-    return certificates.assembled_certificate(planned, outcomes, "here")
+    return certificates.assembled_certificate(as_planned(planned), outcomes, "here")
 
 
 def test_it_has_the_format_that_the_report_reads() -> None:
@@ -160,13 +167,13 @@ def test_a_worker_that_died_certified_nothing_and_its_summary_names_a_remedy() -
     assert made["implementations"]["cudnn"]["status"] == "not_run"
     silent = assembled(PLANNED, cpu_1=Outcome(exit_code=0, phase="certify_keras"))
     assert silent["implementations"]["keras"]["why"].endswith("it, in phase certify_keras")
-    own = {"implementation": "/home/me/mine.py"}
-    first, second = summary(made, {"keras": own, "block": {"implementation": "block"}})
+    certificate = certificate_of(made, "here")
+    first, second = summary(certificate, {"keras": "/home/me/mine.py", "block": "block"})
     assert first == "certificate digits_rnn-lstm-current: 1 failed, 1 not run"
     assert second.startswith("  keras failed: was terminated by SIGSEGV")
     remedy = "Fix: correct /home/me/mine.py or its YAML, as docs/own_kernel.md describes."
     assert second.endswith(f"in phase certify_keras. {remedy}")
-    _, second = summary(made, {"keras": {"implementation": "keras"}})
+    _, second = summary(certificate, {"keras": "keras"})
     assert "Fix" not in second
 
 
@@ -202,13 +209,14 @@ def file_in(place: Place) -> Path:
 
 def made(
     place: Place, monkeypatch: pytest.MonkeyPatch, statement: str, before: str = "pass"
-) -> dict[str, Any]:
+) -> Certificate:
     """The certificate of a worker that executes `statement` in the phase of `keras`."""
     source = str(Path(rnnworker.__file__).parents[1])
     script = WORKER.format(source=source, statement=statement, before=before)
     monkeypatch.setattr(worker, "launcher", lambda build, root: (sys.executable, "-c", script))
     limits = {"limits": {"memory_bytes": 2**30}}
-    return certificates.certify({**PLANNED, "config": {**PLANNED["config"], **limits}}, place)
+    planned = {**PLANNED, "config": {**PLANNED["config"], **limits}}
+    return certificates.certify(as_planned(planned), place)
 
 
 def test_it_is_written_to_the_path_that_snakemake_expects(
@@ -220,17 +228,17 @@ def test_it_is_written_to_the_path_that_snakemake_expects(
         f"print('on its standard output'); assert (job['mode'], {names}) == ('certify', ['keras'])"
     )
     result = made(place, monkeypatch, facts, check)
-    assert read_json(file_in(place)) == result
+    assert certificate_of(read_json(file_in(place)), "here") == result
     # The report reads every JSON file in this folder.
     assert list(file_in(place).parent.glob("*.json")) == [file_in(place)]
-    assert result["implementations"]["keras"]["status"] == "certified"
+    assert result.implementations["keras"].status == "certified"
     assert capsys.readouterr().err == "", "a phase is shown on a terminal only"
 
 
 def test_the_memory_limit_applies(place: Place, monkeypatch) -> None:
-    result = made(place, monkeypatch, "bytearray(2**31)")["implementations"]["keras"]
-    assert result["status"] == "failed"
-    assert "MemoryError in phase certify_keras" in result["why"]
+    result = made(place, monkeypatch, "bytearray(2**31)").implementations["keras"]
+    assert result.status == "failed"
+    assert "MemoryError in phase certify_keras" in result.why
 
 
 def test_an_external_sigkill_leaves_none(place: Place, monkeypatch) -> None:
@@ -241,7 +249,7 @@ def test_an_external_sigkill_leaves_none(place: Place, monkeypatch) -> None:
 
 def test_memory_errors_in_its_log_are_recognised(place: Place, monkeypatch) -> None:
     def why(statement: str) -> str:
-        return made(place, monkeypatch, statement)["implementations"]["keras"]["why"]
+        return made(place, monkeypatch, statement).implementations["keras"].why
 
     expected = "ran out of memory in native code (SIGABRT) in phase certify_keras"
     assert why('os.write(2, b"std::bad_alloc"); os.abort()') == expected
@@ -271,12 +279,12 @@ os.write(int(os.environ["RNNWORKER_EVENTS"]), (json.dumps(event) + "\\n").encode
 def test_one_worker_is_started_for_each_device(place: Place, monkeypatch) -> None:
     command = (sys.executable, "-c", PER_DEVICE)
     monkeypatch.setattr(worker, "launcher", lambda build, root: command)
-    entries = certificates.certify(ON_TWO, place)["implementations"]
-    assert list(entries["block"]["applied"]) == ["cpu_1"]
-    assert list(entries["keras"]["applied"]) == ["cpu_1", "cpu_2"]
-    assert list(entries["keras"]["probed"]) == ["cpu_1", "cpu_2"]
-    assert [steps["threads"] for steps in entries["keras"]["applied"].values()] == [1, 2]
-    assert entries["keras"]["outputs"] == 1e-7
+    entries = certificates.certify(as_planned(ON_TWO), place).implementations
+    assert list(entries["block"].applied) == ["cpu_1"]
+    assert list(entries["keras"].applied) == ["cpu_1", "cpu_2"]
+    assert list(entries["keras"].probed) == ["cpu_1", "cpu_2"]
+    assert [steps.threads for steps in entries["keras"].applied.values()] == [1, 2]
+    assert entries["keras"].outputs == 1e-7
 
 
 CARD = {"name": "Tesla K80", "uuid": None}
@@ -300,7 +308,7 @@ def test_workers_run_side_by_side_if_memory_suffices_and_none_uses_a_card(
     monkeypatch.setattr(
         certificates, "job_of", lambda *given, **more: {**job_of(*given, **more), "card": card}
     )
-    certificates.certify(ON_TWO, place)
+    certificates.certify(as_planned(ON_TWO), place)
     assert started == groups
 
 
@@ -323,9 +331,9 @@ def test_lack_of_memory_next_to_others_is_tried_again_alone(
     monkeypatch.setattr(certificates, "supervise", supervise)
     checked: list[bool] = []
     file = log.parents[1] / f"{PLANNED['key']}.json"
-    made = certificates.certify(ON_TWO, place, lambda: checked.append(file.exists()))
+    made = certificates.certify(as_planned(ON_TWO), place, lambda: checked.append(file.exists()))
     assert started == [["cpu_1", "cpu_2"], ["cpu_2"]] and checked == [False]
-    assert read_json(file) == made
+    assert certificate_of(read_json(file), "here") == made
     told = f"certificate {PLANNED['key']} on cpu_2: ran out of memory; retrying it on its own\n"
     assert capsys.readouterr().err == told
 
@@ -339,13 +347,13 @@ def test_lack_of_memory_next_to_others_is_tried_again_alone(
     ],
 )
 def test_a_certificate_without_a_fault_is_one_line(equal: bool, status: str, line: str) -> None:
-    made = assembled(PLANNED, cpu_1=Outcome(exit_code=0, phase="certify_keras"))
-    entry = made["implementations"]["keras"]
-    made["key"] = "k"
-    made["implementations"] = {
-        "keras": {**entry, "status": "certified"},
-        "block": {**entry, "status": status},
-    }
-    made["pairs"] = [{"a": "keras", "b": "block", "equal": equal}]
-    named = ", ".join(made[axis] for axis in ("model", "cell", "build") if made[axis] != "current")
-    assert summary(made, {}) == [line.replace("MODEL", named)]
+    made = Certificate(
+        schema=4,
+        key="k",
+        model="digits_rnn",
+        cell="lstm",
+        build="current",
+        implementations={"keras": Implementation("certified"), "block": Implementation(status)},
+        pairs=[Pair("keras", "block", equal)],
+    )
+    assert summary(made, {}) == [line.replace("MODEL", "digits_rnn, lstm")]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,19 +10,26 @@ import psutil
 import pytest
 
 from rnnbench.running import host_check
-from rnnbench.running.host_check import read_host_facts, warnings
+from rnnbench.running.host_check import HostFacts, read_host_facts, warnings
 from rnnworker import machine
 from rnnworker.processors import KNOWN, LoadSoFar, reads_bytes
 
-QUIET = {"busy": 0.1, "cores": 2, "slowness": 1.02, "governor": "performance"}
-QUIET |= {"on_battery": False, "swapped_bytes": 0, "gpu_processes": ()}
+QUIET = HostFacts(
+    busy=0.1,
+    cores=2,
+    slowness=1.02,
+    governor="performance",
+    on_battery=False,
+    swapped_bytes=0,
+    gpu_processes=(),
+)
 
 
 @pytest.mark.parametrize(
     ("facts", "text"),
     [
         ({"busy": 1.4}, "1.4 of 2 cores busy"),
-        ({"busy": 0.3, "cores": None}, "0.3 of 1 cores busy"),
+        ({"busy": 0.3, "cores": 1}, "0.3 of 1 cores busy"),
         ({"slowness": 1.21}, "reads take 1.21 times as long"),
         ({"governor": "powersave"}, "governor is powersave"),
         ({"on_battery": True}, "battery"),
@@ -30,25 +38,24 @@ QUIET |= {"on_battery": False, "swapped_bytes": 0, "gpu_processes": ()}
     ],
 )
 def test_each_fault_gives_one_warning(facts: dict, text: str) -> None:
-    (warning,) = warnings({**QUIET, **facts})
+    (warning,) = warnings(replace(QUIET, **facts))
     assert text in warning
 
 
 def test_a_quiet_or_unknown_host_gives_no_warning() -> None:
     assert warnings(QUIET) == []
-    assert warnings(dict.fromkeys(QUIET)) == warnings({}) == []
+    assert warnings(replace(QUIET, busy=None, slowness=None, governor=None)) == []
     limits = {"busy": 0.5, "slowness": host_check.SLOWED, "swapped_bytes": 64 * 2**20}
-    assert warnings({**QUIET, **limits}) == []
+    assert warnings(replace(QUIET, **limits)) == []
 
 
 def test_facts_of_this_host_can_be_read() -> None:
     facts = read_host_facts()
-    assert set(facts) == set(QUIET)
     hardware = machine.fingerprint()
     known = (hardware["processor"], reads_bytes(hardware["caches"])) in KNOWN
-    assert (facts["slowness"] is not None) == known
+    assert (facts.slowness is not None) == known
     # The machine may be stopped during one of the readings.
-    readings = [read_host_facts()["slowness"] for _ in range(3 if known else 0)]
+    readings = [read_host_facts().slowness for _ in range(3 if known else 0)]
     assert not known or 0.9 < min(readings) < 10
 
 
@@ -100,10 +107,10 @@ def test_what_others_used_is_counted_for_a_second(
     monkeypatch.setattr(host_check, "GOVERNOR", tmp_path / "governor")
     (tmp_path / "governor").write_text("powersave\n")
     facts = read_host_facts()
-    assert facts["busy"] == (facts["cores"] if busy == "all" else pytest.approx(busy))
-    assert slept == [pytest.approx(0.6)] and facts["slowness"] == 1.25
-    assert (facts["governor"], facts["on_battery"]) == ("powersave", on_battery)
-    assert facts["cores"] >= 1 and facts["swapped_bytes"] >= 0
+    assert facts.busy == (facts.cores if busy == "all" else pytest.approx(busy))
+    assert slept == [pytest.approx(0.6)] and facts.slowness == 1.25
+    assert (facts.governor, facts.on_battery) == ("powersave", on_battery)
+    assert facts.cores >= 1 and facts.swapped_bytes >= 0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rnnbench.grid.choices import Build
 from rnnbench.running import in_build
 from rnnweights import frameworks
 from tests.conftest import ROOT
@@ -25,7 +26,7 @@ def test_the_backend_is_that_of_the_build(
         return python, {}
 
     monkeypatch.setattr(frameworks, "ask", ask)
-    build = {"name": "mine", "framework": framework}
+    build = Build(name="mine", framework=framework)
     python, _ = in_build.ask("look", build=build, root=ROOT, file="a.h5")
     assert asked == [("look", {"file": "a.h5"})]
     assert (python.name, python.option) == ("build mine", "--build")

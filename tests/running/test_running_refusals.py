@@ -14,7 +14,7 @@ from rnnbench.records.store import Place, write_json, write_record
 from rnnbench.running.refusals import refusals
 from rnnbench.running.round import LocalRound, adoptable_records, measure
 from rnnworker import machine
-from tests.factory import as_run, make_record, replace
+from tests.factory import as_run, make_record, planned_certificate, replace
 from tests.running.test_running_train import planned
 
 KEY = "fake-lstm-fake"
@@ -31,14 +31,13 @@ def line(implementation: str = "fake", device: str = "cpu_1", **config: Any) -> 
     return made
 
 
-def certificate(place: Place, entry: dict[str, Any], digest: str = "d", **plan: Any) -> None:
-    """Writes the certificate of `mine`, and its plan for cpu_1 and cpu_2."""
-    devices = [{"name": "cpu_1"}, {"name": "cpu_2"}]
+def certificate(place: Place, entry: dict[str, Any], digest: str = "d", *others: str) -> None:
+    """Writes the certificate of `mine`, and its plan for cpu_1 and cpu_2, with `others`."""
+    files = {name: name for name in ("mine", *others)}
     made = {"schema": 3, "implementations": {"mine": entry}, "digest": digest}
     write_json(place.folder / f"certificates/{KEY}.json", made)
-    write_json(
-        place.folder / "certificates.json", {KEY: {"digest": "d", "devices": devices, **plan}}
-    )
+    planned = planned_certificate("d", files, ["cpu_1", "cpu_2"])
+    write_json(place.folder / "certificates.json", {KEY: planned})
 
 
 def refused(place: Place, made: dict[str, Any]) -> Reason | None:
@@ -101,8 +100,7 @@ def test_a_run_is_trained_unless_its_own_certificate_failed_on_its_device(place:
 def test_a_fault_of_all_that_is_lack_of_memory_asks_for_less(place: Place) -> None:
     fault = {"status": "failed", "function_why": "std::bad_alloc", "code": "out_of_memory"}
     made = {"schema": 3, "implementations": {"mine": fault, "other": fault}, "digest": "d"}
-    rnns = [{"name": name, "rnn": {"implementation": name}} for name in ("mine", "other")]
-    certificate(place, fault, implementations=rnns)
+    certificate(place, fault, "d", "other")
     write_json(place.folder / f"certificates/{KEY}.json", made)
     reason = refused(place, line())
     assert reason is not None and "certificate of every implementation failed" in reason.text

@@ -19,6 +19,7 @@ from rnnbench.records.store import RETRIED, Place, read_record, write_json
 from rnnbench.running import attempt
 from rnnbench.running import round as measuring
 from rnnbench.running.round import measure
+from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.effects import effects_of
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import tidy
@@ -26,7 +27,7 @@ from rnnbench.tables.time import time as time_table
 from rnnworker import cohorts, members
 from rnnworker.cohorts import GUESS_BYTES
 from rnnworker.rounds import Share
-from tests.factory import as_run, phase_of, replace
+from tests.factory import as_run, phase_of, planned_certificate, replace
 from tests.running.alone import outside, results, slept_effects, slept_in_turns
 from tests.running.test_running_train import planned
 
@@ -192,7 +193,7 @@ def test_a_run_whose_certificate_failed_is_not_trained(
     }
     made = {"schema": 3, "implementations": entries, "digest": key if section == "identity" else ""}
     write_json(place.folder / "certificates/fake-lstm-fake.json", made)
-    write_json(place.folder / "certificates.json", {"fake-lstm-fake": {"digest": ""}})
+    write_json(place.folder / "certificates.json", {"fake-lstm-fake": planned_certificate("")})
     records = measure_round(place, *lines, reference="mine")
     told = capsys.readouterr().err
     assert told == "", "the line of a round is that of its command"
@@ -223,22 +224,23 @@ def test_what_all_implementations_do_wrong_is_blamed_on_no_kernel(
         entries[name] = {"status": "failed", "why": fault, "function_why": fault}
     made = {"schema": 3, "implementations": entries, "digest": ""}
     write_json(place.folder / "certificates/fake-lstm-fake.json", made)
-    rnns = {name: {"implementation": f"/home/me/{name}.py"} for name in entries}
-    planned = {"digest": "", "implementations": [{"name": n, "rnn": rnns[n]} for n in rnns]}
+    files = {name: f"/home/me/{name}.py" for name in entries}
+    planned = planned_certificate("", files)
     write_json(place.folder / "certificates.json", {"fake-lstm-fake": planned})
     reasons = {record.verdict.reasons for record in measure_round(place, *lines).values()}
     ((reason,),) = reasons
     assert reason.text.endswith(f"the certificate of every implementation failed: {why.format('')}")
     correct = f"correct the model (rnnworker.models.digits_rnn), the data ({named}) or"
     assert reason.remedy.startswith(f"{correct} the options;")
-    certificate = {**made, "key": "fake-lstm-fake"}
-    first, second = certificate_summary(certificate, rnns)
+    certificate = certificate_of({**made, "key": "fake-lstm-fake"}, "here")
+    first, second = certificate_summary(certificate, files)
     assert first == "certificate fake-lstm-fake: 2 failed"
     assert second.endswith(f"{why.format('')}. Fix: correct the model, the data or the options.")
-    one_file = dict.fromkeys(entries, rnns["mine"])  # two of its options
+    one_file = dict.fromkeys(entries, files["mine"])  # two of its options
     assert all("mine.py" in line for line in certificate_summary(certificate, one_file)[1:])
     entries["mine"]["function_why"] = "ValueError: boom"
-    _, _, third = certificate_summary(certificate, rnns)
+    certificate = certificate_of({**made, "key": "fake-lstm-fake"}, "here")
+    _, _, third = certificate_summary(certificate, files)
     assert "correct /home/me/mine.py" in third
 
 

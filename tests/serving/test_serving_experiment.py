@@ -22,7 +22,7 @@ from rnnbench.planning import digests
 from rnnbench.planning.plan import Plan, write_plan
 from rnnbench.planning.planner import make_plan
 from rnnbench.prediction import results
-from rnnbench.prediction.measure import Job, Outcome
+from rnnbench.prediction.measure import Job, Outcome, Prepared
 from rnnbench.records.predictions import ChosenRuntime, Results, prediction_file
 from rnnbench.tracking.store import all_runs, connected
 from rnnworker import machine
@@ -240,7 +240,7 @@ def place(planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
 
-    def measure(job: Job, say: object) -> tuple[dict, list]:
+    def measure(job: Job, say: object) -> tuple[Prepared, list]:
         assert job.batches == [1, 8] and job.threads == 1
         assert job.runtimes[0].name == "framework"
         (job.folder / "litert").mkdir()
@@ -248,7 +248,8 @@ def place(planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         litert = outcome("litert", turns_of(FAST))
         litert.folder = "litert"
         refused = Outcome(runtime_named("openvino"), "layer lstm")
-        return PREPARED, [outcome("framework", turns_of(SLOW)), litert, refused]
+        prepared = msgspec.convert(PREPARED, Prepared)
+        return prepared, [outcome("framework", turns_of(SLOW)), litert, refused]
 
     monkeypatch.setattr(results, "measure", measure)
     monkeypatch.setattr("rnnbench.commands.rules.end_with_snakemake", lambda: None)
@@ -366,7 +367,7 @@ def test_a_runtime_s_path_is_relative_to_where_the_program_runs(
     asked = []
     measure = results.measure
 
-    def noted(job: Job, say: object) -> tuple[dict, list]:
+    def noted(job: Job, say: object) -> tuple[Prepared, list]:
         asked.extend(job.runtimes)
         return measure(job, say)
 

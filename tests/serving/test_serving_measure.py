@@ -37,8 +37,8 @@ for line in sys.stdin:
 """
 GONE = {"gone": True}
 CASES = [
-    {"name": "batch 1", "batch": 1, "is_timed": True},
-    {"name": "longer", "batch": 2, "is_timed": False},
+    measure.Case("batch 1", 1, is_timed=True),
+    measure.Case("longer", 2, is_timed=False),
 ]
 
 
@@ -100,7 +100,7 @@ def test_a_crash_and_a_wrong_answer_are_not_timed(job: Job, said: Said) -> None:
         "the process of e ended: Segmentation fault",
         None,
     ]
-    assert [fact["difference"] for fact in outcomes[1].unequal] == [1.0]
+    assert [each.difference for each in outcomes[1].unequal] == [1.0]
     assert [len(outcome.turns) for outcome in outcomes] == [0, 0, 0, 3, 0, 3]
 
 

@@ -15,7 +15,7 @@ import pytest
 from rnnbench.commands import prediction
 from rnnbench.errors import ConfigError
 from rnnbench.grid.experiment import known_runtimes
-from rnnbench.prediction.measure import Job, Outcome, Turn
+from rnnbench.prediction.measure import Difference, Job, Outcome, Prepared, Said, Turn
 from rnnbench.prediction.results import ratios
 from rnnbench.prediction.results import results_of as results_with_name
 from rnnbench.records.predictions import ChosenRuntime, Results
@@ -54,13 +54,17 @@ PREPARED = {
     "steps": 10,
     "reference": "float64 formulas",
     "biases_changed": 1,
-    "cases": [{"name": "batch 1"}],
+    "cases": [{"name": "batch 1", "batch": 1, "is_timed": True}],
     "bounds": [1e-5],
+    "lower_bounds": {},
+    "validation": None,
+    "runtimes": {},
 }
 
 
 def results_of(job: Job, prepared: dict, outcomes: list[Outcome]) -> Results:
-    return results_with_name(job, "m-build", prepared, outcomes, STARTED)
+    read = msgspec.convert(prepared, Prepared)
+    return results_with_name(job, "m-build", read, outcomes, STARTED)
 
 
 def turns_of(seconds: list[list[float]], calls: int = 10, **more: Any) -> list[Turn]:
@@ -75,8 +79,7 @@ def turns_of(seconds: list[list[float]], calls: int = 10, **more: Any) -> list[T
 
 def outcome(name: str, turns: list[Turn], **differences: Any) -> Outcome:
     fact = {"case": "batch 1", "call": 0, "difference": 1e-7, "bound": 1e-5} | differences
-    said = {"differences": [fact], "bytes": 10, "versions": {}, "code": f"import {name}"}
-    said["load_seconds"] = 1.0
+    said = Said(None, (Difference(**fact),), 1.0, 10, {}, f"import {name}")
     return Outcome(runtime_named(name), certificate=said, turns=turns, peak_bytes=100)
 
 
@@ -261,7 +264,7 @@ def test_models_are_named_by_what_differs() -> None:
 def test_an_error_in_an_answer_is_unequal() -> None:
     wrong = Outcome(
         runtime_named("litert"),
-        certificate={"differences": [{"case": "longer", "call": 1, "error": "x"}]},
+        certificate=Said(differences=(Difference("longer", 1, error="x"),)),
     )
     assert not wrong.is_right
     results = results_of(JOB, PREPARED, [outcome("framework", turns_of(SLOW)), wrong])
@@ -281,7 +284,7 @@ VALIDATED = PREPARED | {
 
 def lower(turns: list[Turn], **differences: Any) -> Outcome:
     found = outcome("litert_int8", turns, **{"difference": 0.03, "bound": 0.1} | differences)
-    found.certificate["validation"] = 0.95
+    found.certificate = msgspec.structs.replace(found.certificate, validation=0.95)
     return found
 
 

@@ -17,7 +17,7 @@ import yaml
 
 from rnnbench.builds import environments
 from rnnbench.builds.launcher import environment
-from rnnbench.builds.pins import LOCKS, pins
+from rnnbench.builds.pins import LOCKS, build_of, pins
 from rnnbench.builds.uv import find
 from rnnbench.errors import BuildError
 from rnnbench.sources.certificates import Pair
@@ -191,7 +191,7 @@ def python_of(build: str, temporary: pytest.TempPathFactory) -> tuple[Path, dict
     settings, python = settings_of(build), Path(sys.executable)
     if settings.get("lock"):
         python = build_python(settings["lock"], settings["python"], temporary)
-    return python, environment(settings)
+    return python, environment(build_of({"name": build, **settings}))
 
 
 def answer_of(

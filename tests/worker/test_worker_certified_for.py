@@ -76,7 +76,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
         # A further device compares no implementations.
         assert bool(reported.get("pairs")) is not job["further_device"]
         outcomes[job["device"]] = Outcome(events=[{"event": "facts", "certificate": reported}])
-    made = assembled_certificate(planned.as_dict(), outcomes, "here")
+    made = assembled_certificate(planned, outcomes, "here")
     records = tuple(make_record(overrides=each) for each in (SMALL, LARGE_BATCH))
     return Certificates((certificate_of({**made, "machine": None}, "here"),), records)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rnnbench.commands import machine as commands
+from rnnbench.grid.choices import Build
 from rnnworker import cuda_toolkit
 from rnnworker.cuda_toolkit import LIBDEVICE, PTXAS
 
@@ -81,8 +82,8 @@ def test_the_advice_names_the_variable_that_helps(tmp_path: Path) -> None:
 def test_doctor_says_so_on_a_machine_with_a_gpu(tmp_path: Path, monkeypatch, cards, said) -> None:
     monkeypatch.setattr(commands.machine, "gpus", lambda: cards)
     python = answering(tmp_path / "python")
-    jax = {"name": "keras3_jax_cuda", "framework": "keras3_jax", "python": python}
-    torch = {"name": "keras3_torch_cuda", "framework": "keras3_torch", "python": python}
+    jax = Build(name="keras3_jax_cuda", framework="keras3_jax", python=python)
+    torch = Build(name="keras3_torch_cuda", framework="keras3_torch", python=python)
     monkeypatch.setattr(commands, "missing", lambda build, root: None)
     states, *lines = commands._builds([jax, torch], tmp_path)
     assert states == "builds     keras3_jax_cuda, keras3_torch_cuda"

@@ -13,12 +13,14 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from rnnbench import locks
-from rnnbench.builds.pins import Build, Pins, lock_without, locked_versions, pins_of
+from rnnbench.builds.pins import Pins, lock_without, locked_versions, pins_of
 from rnnbench.builds.uv import find, install_hint, run, uv_program
 from rnnbench.errors import BuildError
+from rnnbench.grid.choices import Build
 
 MARKER = "rnnbench.json"
 LINK_MODE = "copy"  # how uv brings packages from its cache into an environment
@@ -28,30 +30,47 @@ PACKAGES_REMEDY = (
 )
 
 
+class Marker(msgspec.Struct, frozen=True):
+    """What an environment is made of.
+
+    - `environment`, `digest`, `python`: of its `Pins`.
+    - `lock`, `wheel`: the names of their files.
+    - `interpreter`: the path of the Python that made it.
+    - `versions`: package → version.
+    - `packages`: the folder of its packages, relative to its own.
+    - `seconds`: that making it took.
+    """
+
+    environment: str
+    digest: str
+    python: str
+    interpreter: str
+    lock: str
+    wheel: str | None
+    versions: dict[str, str]
+    packages: str
+    seconds: float
+
+
 def prepare(
     build: Build,
     root: Path,
     say: Callable[[str], None] = lambda message: None,
-) -> dict[str, Any] | None:
+) -> None:
     """Ensures that the environment of a locked build exists and is undamaged.
 
-    - `build`: its section of the config.
-    - `root`, `say`: as for `make`.
-
-    Returns its marker, or None if the build has no environment. Raises `ConfigError` and
-    `BuildError`.
+    `root`, `say`: as for `make`. Raises `ConfigError` and `BuildError`.
     """
     pins = pins_of(build, root)
-    if pins is None:
-        return None
-    return make(pins, root, say)
+    if pins is not None:
+        make(pins, root, say)
 
 
 def make(
     pins: Pins,
     root: Path,
     say: Callable[[str], None] = lambda message: None,
-) -> dict[str, Any]:
+) -> Marker:
     """Creates the environment of `pins`, unless it exists and is undamaged. Returns its marker.
 
     Of several processes, one creates it and the others wait.
@@ -73,7 +92,12 @@ def make(
             if marker.exists():
                 say(f"the environment {pins.key} is damaged ({reason}) and is created anew")
             _make(pins, folder)
-        return dict(json.loads(marker.read_text(encoding="utf-8")))
+        return _read(folder)
+
+
+def _read(folder: Path) -> Marker:
+    """The marker of an environment. Raises `OSError` or `ValueError` if there is none."""
+    return msgspec.json.decode((folder / MARKER).read_bytes(), type=Marker)
 
 
 def damage(folder: Path) -> str | None:
@@ -82,15 +106,15 @@ def damage(folder: Path) -> str | None:
     Checks the size, not the content, of every file that a package has recorded; takes about 50 ms.
     """
     try:
-        marker = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        marker = _read(folder)
     except (OSError, ValueError):
         return "it is incomplete"
     python = folder / "bin" / "python"
     if not os.access(python, os.X_OK):
         return f"{python.resolve()} is missing"
-    packages = folder / marker["packages"]
+    packages = folder / marker.packages
     records = list(packages.glob("*.dist-info/RECORD"))
-    lacking = len(marker["versions"]) - len(records)
+    lacking = len(marker.versions) - len(records)
     if lacking > 0:
         return f"{lacking} packages are missing"
 
@@ -146,19 +170,19 @@ def _make(pins: Pins, folder: Path) -> None:
     if count < len(versions):
         what = f"{pins.key}: {count} of {len(versions)} packages were installed."
         raise BuildError(what, where=str(folder), remedy=PACKAGES_REMEDY)
-    marker = {
-        "environment": pins.key,
-        "digest": pins.digest,
-        "python": pins.python,
-        "interpreter": str(python),
-        "lock": pins.lock.name,
-        "wheel": wheel_file,
-        "versions": versions,
-        "packages": str(packages.relative_to(folder)),
-        "seconds": round(time.monotonic() - start, 1),
-    }
+    marker = Marker(
+        environment=pins.key,
+        digest=pins.digest,
+        python=pins.python,
+        interpreter=str(python),
+        lock=pins.lock.name,
+        wheel=wheel_file,
+        versions=versions,
+        packages=str(packages.relative_to(folder)),
+        seconds=round(time.monotonic() - start, 1),
+    )
     temporary = folder / f".{MARKER}"
-    temporary.write_text(json.dumps(marker, indent=1), encoding="utf-8")
+    temporary.write_text(json.dumps(msgspec.to_builtins(marker), indent=1), encoding="utf-8")
     temporary.replace(folder / MARKER)
 
 

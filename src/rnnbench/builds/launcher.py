@@ -1,7 +1,7 @@
 """A build → the command that starts its Python, its environment variables, its identity, and why it
 cannot run on this machine.
 
-A build is the mapping ``build`` of a grid point's config: ``name``, ``framework``, ``environment``
+A build is the section ``build`` of a grid point's config: ``name``, ``framework``, ``environment``
 (extra variables) and one of
 
 - ``lock``, with ``python`` a version (3.7): a separate environment of pinned packages, one of which
@@ -26,15 +26,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from rnnbench.builds.pins import Build, build_file, locked_versions, normal, pins_of, wrong
+import msgspec
+
+from rnnbench.builds.pins import build_file, locked_versions, normal, pins_of, wrong
 from rnnbench.builds.uv import find, install_hint, is_version
-from rnnbench.errors import BuildError, ConfigError, converted
+from rnnbench.errors import BuildError, ConfigError
+from rnnbench.grid.choices import Build
 from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.workers import build_variables
 
-Variables = dict[str, str | int | float | bool | None]
 DISTRIBUTIONS = (
     "tensorflow",
     "tensorflow-cpu",
@@ -68,10 +69,16 @@ print("\\n" + json.dumps({"python": platform.python_version(), "distributions": 
 """
 
 
+class Versions(msgspec.Struct, frozen=True):
+    """The versions of a build's Python and of those `distributions` that it has, by name."""
+
+    python: str
+    distributions: dict[str, str]
+
+
 def launcher(build: Build, root: Path) -> tuple[str, ...]:
     """The first arguments of every command that runs in the build; the last one is its Python.
 
-    - `build`: its section of the config.
     - `root`: the project's top folder, to which relative paths are relative.
 
     For a locked build the path is returned even if its environment does not exist yet. Raises
@@ -80,8 +87,8 @@ def launcher(build: Build, root: Path) -> tuple[str, ...]:
     pins = pins_of(build, root)
     if pins:
         return (str((pins.folder(root) / "bin" / "python").absolute()),)
-    python = build.get("python")
-    command = build.get("command")
+    python = build.python
+    command = build.command
     if python and command:
         remedy = "keep the one that starts the build's Python."
         raise wrong(build, "has both a `python` and a `command`.", remedy)
@@ -97,7 +104,7 @@ def launcher(build: Build, root: Path) -> tuple[str, ...]:
     words = [str(python)]
     try:
         if command:
-            words = shlex.split(str(command))
+            words = shlex.split(command)
     except ValueError as error:
         what = f"command {command!r} cannot be split into words ({error})."
         raise wrong(build, what, "close its quotes.") from error
@@ -120,20 +127,14 @@ def launcher(build: Build, root: Path) -> tuple[str, ...]:
 
 def environment(build: Build) -> dict[str, str]:
     """The environment variables that the build adds, as strings: booleans become 1 and 0, None
-    becomes the empty string.
-
-    Raises `ConfigError` for a list or a mapping.
-    """
-    where = f"{build_file(build)}: environment"
-    remedy = "write `NAME: value` pairs."
-    converted(build.get("environment") or {}, Variables, where, remedy)
-    return build_variables(build)
+    becomes the empty string."""
+    return build_variables({"environment": build.environment})
 
 
 def lock_of(build: Build, root: Path = Path()) -> str:
     """SHA-256 (hexadecimal) of the build; if it changes, the build's runs must be repeated.
 
-    - `build`, `root`: as for `launcher`.
+    - `root`: as for `launcher`.
 
     It does not depend on the location of the build. For a build with a lock file it is the digest
     of its pins, known before anything is installed; for any other build it covers the versions of
@@ -142,14 +143,16 @@ def lock_of(build: Build, root: Path = Path()) -> str:
     pins = pins_of(build, root)
     if pins:
         return pins.digest
-    canonical = json.dumps(versions(build, root), sort_keys=True, separators=(",", ":"))
+    canonical = json.dumps(
+        msgspec.to_builtins(versions(build, root)), sort_keys=True, separators=(",", ":")
+    )
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def versions(build: Build, root: Path = Path()) -> dict[str, Any]:
-    """``{"python": version, "distributions": {name: version}}`` of the build.
+def versions(build: Build, root: Path = Path()) -> Versions:
+    """The versions of the build.
 
-    - `build`, `root`: as for `launcher`.
+    - `root`: as for `launcher`.
 
     Raises `ConfigError` if its Python does not exist, `BuildError` if that Python cannot be run.
     """
@@ -157,14 +160,14 @@ def versions(build: Build, root: Path = Path()) -> dict[str, Any]:
     if pins:
         locked = locked_versions(pins)
         installed = {name: locked[normal(name)] for name in DISTRIBUTIONS if normal(name) in locked}
-        return {"python": pins.python, "distributions": installed}
+        return Versions(pins.python, installed)
     extra = environment(build)
     command = launcher(build, root)
     # A variable such as PYTHONPATH changes which packages the running interpreter would find.
     is_changed = any(name.startswith("PYTHON") for name in extra)
     if command == (sys.executable,) and not is_changed:
-        return dict(_running())
-    return dict(_foreign(command, tuple(sorted(extra.items())), build_file(build)))
+        return _running()
+    return _foreign(command, tuple(sorted(extra.items())), build_file(build))
 
 
 def forget() -> None:
@@ -174,13 +177,13 @@ def forget() -> None:
 
 
 @functools.cache
-def _running() -> dict[str, Any]:
+def _running() -> Versions:
     """The `versions` of the running interpreter."""
     installed = {}
     for name in DISTRIBUTIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             installed[name] = importlib.metadata.version(name)
-    return {"python": platform.python_version(), "distributions": installed}
+    return Versions(platform.python_version(), installed)
 
 
 @functools.cache
@@ -188,7 +191,7 @@ def _foreign(
     command: tuple[str, ...],
     extra: tuple[tuple[str, str], ...],
     where: str,
-) -> dict[str, Any]:
+) -> Versions:
     """The `versions` that the Python of `command` reports when it has the variables `extra`."""
     try:
         result = subprocess.run(
@@ -203,12 +206,11 @@ def _foreign(
         if result.returncode:
             messages = result.stderr.strip().splitlines() or ["no message"]
             raise ValueError(f"exit status {result.returncode}: {messages[-1]}")
-        return dict(json.loads(result.stdout.strip().splitlines()[-1]))
+        return msgspec.json.decode(result.stdout.strip().splitlines()[-1], type=Versions)
     except (
         OSError,
         subprocess.TimeoutExpired,
         ValueError,
-        TypeError,
         IndexError,
     ) as error:
         what = f"{shlex.join(command)} cannot be run or does not report its versions ({error})."
@@ -219,25 +221,19 @@ def _foreign(
 def missing(build: Build, root: Path = Path()) -> str | None:
     """Why the build cannot run on this machine and what to install, in one line; None if it can.
 
-    - `build`, `root`: as for `launcher`.
+    - `root`: as for `launcher`.
 
-    Reads package metadata; imports nothing. Raises `ConfigError` if the framework is not one of
-    `FRAMEWORKS`: that is a mistake, not something to install.
-    """
-    framework = str(build.get("framework"))
-    if framework not in FRAMEWORKS:
-        remedy = f"use one of {', '.join(FRAMEWORKS)}."
-        raise wrong(build, f"unknown framework {framework!r}.", remedy)
+    Reads package metadata; imports nothing."""
     try:
         pins = pins_of(build, root)
         if pins and find(pins.python) is None:
             return f"no Python {pins.python} on this machine: {install_hint(pins.python)}"
         command = launcher(build, root)
-        installed = versions(build, root)["distributions"]
+        installed = versions(build, root).distributions
     except (ConfigError, BuildError) as error:
         return f"{error.where}: {error.what.rstrip('.')}: {error.remedy.rstrip('.')}"
 
-    for group in FRAMEWORKS[framework].needs:
+    for group in FRAMEWORKS[build.framework].needs:
         if any(installed.get(name, "").startswith(prefix) for name, prefix in group.items()):
             continue
         needed = " or ".join(f"{name} {prefix}x" for name, prefix in group.items())
@@ -250,5 +246,5 @@ def missing(build: Build, root: Path = Path()) -> str | None:
         how = ""
         if len(command) == 1:
             how = f": uv pip install --python {command[0]} {package}"
-        return f"{framework} needs {needed} in {where}. Install {package} there{how}"
+        return f"{build.framework} needs {needed} in {where}. Install {package} there{how}"
     return None

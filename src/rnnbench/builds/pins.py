@@ -12,15 +12,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from rnnbench.builds.uv import is_version, run, uv_program
 from rnnbench.errors import ConfigError
+from rnnbench.grid.choices import Build
+from rnnbench.grid.values import typed
 from rnnbench.project import home
 
-Build = Mapping[str, Any]  # the section of a config
 LOCKS = Path("workflow/envs")
 ENVIRONMENTS = Path("results/envs")
 # The first line of a package in a lock file.
@@ -68,38 +68,43 @@ class Pins:
         return root / ENVIRONMENTS / self.key
 
 
+def build_of(section: Mapping[str, object]) -> Build:
+    """The build that the section ``build`` of a config describes. Raises a `ConfigError` that names
+    the first wrong key."""
+    where = f"conf/build/{section.get('name')}.yaml"
+    return typed(section, Build, lambda key: where, "write another value.")
+
+
 def pins_of(build: Build, root: Path) -> Pins | None:
     """The pins of a build with a ``lock``, None for any other build.
 
     ``lock`` is a name in `LOCKS` of the project or of rnnbench, or a path relative to `root`.
     Raises `ConfigError`.
     """
-    lock = build.get("lock")
-    python = str(build.get("python") or "")
-    wheel = build.get("wheel")
-    if not lock:
-        if wheel:
+    python = str(build.python or "")
+    if not build.lock:
+        if build.wheel:
             remedy = "add the `lock` with the packages that the wheel needs."
             raise wrong(build, "has a `wheel` but no `lock`.", remedy)
         return None
-    if build.get("command") or not is_version(python):
+    if build.command or not is_version(python):
         what = f"has a `lock`, but `python` is {python or None!r} or there is a `command`."
         remedy = 'give a locked build a Python version (python: "3.11") and no `command`.'
         raise wrong(build, what, remedy)
 
-    if str(lock).endswith(".lock"):
-        file = root / lock
+    if build.lock.endswith(".lock"):
+        file = root / build.lock
     else:
-        name = LOCKS / f"{lock}.lock"
+        name = LOCKS / f"{build.lock}.lock"
         file = root / name
         if not file.is_file():
             file = home(root) / name
     if not file.is_file():
         raise wrong(build, f"{file} does not exist.", "run `make lock-builds`.")
 
-    if not wheel:
+    if not build.wheel:
         return pins(file, python, None)
-    path = root / Path(str(wheel)).expanduser()
+    path = root / Path(build.wheel).expanduser()
     if path.suffix != ".whl" or not path.is_file():
         raise wrong(build, f"wheel {path} is not a .whl file.", "correct the path.")
     return pins(file, python, path)
@@ -107,7 +112,7 @@ def pins_of(build: Build, root: Path) -> Pins | None:
 
 def build_file(build: Build) -> str:
     """The config file of the build, for messages."""
-    return f"conf/build/{build.get('name')}.yaml"
+    return f"conf/build/{build.name}.yaml"
 
 
 def wrong(build: Build, what: str, remedy: str) -> ConfigError:

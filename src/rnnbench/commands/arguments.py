@@ -105,7 +105,7 @@ def refuse_multirun(parser: argparse.ArgumentParser, arguments: Sequence[str]) -
             parser.error(f"{flag} is not needed: commas sweep by themselves, as in rnn=keras,block")
 
 
-def overrides_of(configured: Mapping[str, Any], where: str) -> list[str]:
+def overrides_of(configured: Mapping[str, object], where: str) -> list[str]:
     """The Hydra overrides in the settings of a project, where they are one text or a list.
 
     `where`: the name of the settings, for errors. Raises `ConfigError`.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import rnnworker
-from rnnbench.builds.pins import pins_of
+from rnnbench.builds.pins import build_of, pins_of
 from rnnbench.commands.arguments import (
     EXPERIMENT,
     ONLY_SITES,
@@ -28,7 +28,8 @@ from rnnbench.grid.files import user_files
 from rnnbench.grid.point import digest_of, full_identity
 from rnnbench.locks import exclusive
 from rnnbench.planning.digests import worker_files
-from rnnbench.planning.plan import Certificate, Plan, facts_of
+from rnnbench.planning.plan import Plan, facts_of
+from rnnbench.records.plan_file import PlannedCertificate
 from rnnbench.records.predictions import planned_files
 from rnnbench.records.record import Run
 from rnnbench.records.store import IMPORTED, is_record, json_bytes, planned_folders, write_bytes
@@ -150,7 +151,7 @@ def _write(
         own_files |= user_files(run.config)
     for certificate in plan.certificates.values():
         for implementation in certificate.implementations:
-            own_files |= user_files({"rnn": implementation["rnn"]})
+            own_files |= user_files({"rnn": implementation.rnn})
 
     sources = {path: root / path for path in plan.datasets}
     own = {}
@@ -189,14 +190,16 @@ def _write(
     return sum(map(len, files.values()))
 
 
-def _entry(planned: Run | Certificate, root: Path, pins: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(
+    planned: Run | PlannedCertificate, root: Path, pins: Mapping[str, Any]
+) -> dict[str, Any]:
     """A planned run or certificate as the bundle's files hold it. The packages of a build
     without a lock are known only on the target machine.
 
     `pins`: path → pin of the data.
     """
     identity = dict(planned.identity)
-    if pins_of(planned.config["build"], root) is None:
+    if pins_of(build_of(planned.config["build"]), root) is None:
         identity["build_lock"] = "read off the machine"
     path = planned.config.get("dataset", {}).get("path")
     return {

@@ -8,14 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from rnnbench.builds.environments import make
 from rnnbench.builds.launcher import launcher, missing
-from rnnbench.builds.pins import Build, pins, pins_of, python_versions, relock
+from rnnbench.builds.pins import build_of, pins, pins_of, python_versions, relock
 from rnnbench.commands.arguments import CONF, Arguments, command_parser, project_conf
 from rnnbench.datasets.generate import GENERATORS
 from rnnbench.datasets.pins import pin_of, pinned, verify
 from rnnbench.datasets.provide import MIRROR, provide, read_dataset
 from rnnbench.errors import BuildError, RnnbenchError, say
+from rnnbench.grid.choices import Build
 from rnnbench.records.store import write_json
 from rnnworker import cuda_toolkit, machine, workers
 
@@ -48,8 +51,8 @@ def environment(arguments: Sequence[str]) -> int:
 
     if options.output:
         write_json(options.output, made)
-    packages = len(made["versions"])
-    print(f"{made['environment']}: Python {made['python']}, {packages} packages")
+    packages = len(made.versions)
+    print(f"{made.environment}: Python {made.python}, {packages} packages")
     return 0
 
 
@@ -92,11 +95,11 @@ def dataset(arguments: Sequence[str]) -> int:
         try:
             choice = read_dataset(name, root)
             if options.check:
-                pin = pin_of(choice["path"], root)
+                pin = pin_of(choice.path, root)
                 verify(root / pin.path, pin, name)
             else:
                 provide(choice, root)
-            print(f"{name}: {choice['path']} holds the pinned bytes.")
+            print(f"{name}: {choice.path} holds the pinned bytes.")
         except RnnbenchError as error:
             say(error)
             code = max(code, error.exit_code)  # the others are provided or checked all the same
@@ -122,9 +125,9 @@ def doctor(arguments: Sequence[str]) -> int:
     datasets = []
     for (group, name), section in sorted(sections.items()):
         if group == "device":
-            devices[name] = unmet_here({"device": section})
+            devices[name] = unmet_here(section)
         elif group == "build":
-            builds.append(section)
+            builds.append(build_of(section))
         elif group == "dataset":
             datasets.append(section)
 
@@ -188,7 +191,7 @@ def _builds(builds: Sequence[Build], root: Path) -> list[str]:
     reasons: dict[str, str | None] = {}
     warnings = []
     for build in builds:
-        name = str(build["name"])
+        name = str(build.name)
         why = missing(build, root)
         if why is not None:
             reasons[name] = why
@@ -200,8 +203,8 @@ def _builds(builds: Sequence[Build], root: Path) -> list[str]:
             if pins.folder(root).exists():
                 state = "ready"
             name = f"{name} ({state})"
-        elif build["framework"] == "keras3_jax" and machine.gpus():
-            variables = workers.environment_of({"build": build}, 1)
+        elif build.framework == "keras3_jax" and machine.gpus():
+            variables = workers.environment_of({"build": to_builtins(build)}, 1)
             advice = cuda_toolkit.advice_for(launcher(build, root), variables)
             if advice:
                 warnings.append(f"warning    {name}: {advice}")

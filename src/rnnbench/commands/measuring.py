@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from msgspec import to_builtins
-
 from rnnbench import locks
 from rnnbench.builds.environments import make
 from rnnbench.builds.pins import ENVIRONMENTS
@@ -62,8 +60,7 @@ def measure_here(
             with Loop(place) as loop:
                 with _store_made(place):
                     for key in keys:
-                        planned = to_builtins(plan.certificates[key])
-                        make_planned_certificate(planned, place, loop.importers)
+                        make_planned_certificate(plan.certificates[key], place, loop.importers)
                 check()
                 if rounds:
                     loop.measure(rounds)
@@ -78,8 +75,7 @@ def _unfinished_rounds(plan: Plan, place: Place) -> list[PlannedRound]:
     planned = []
     for number, each in enumerate(plan.rounds.values()):
         planned.append(PlannedRound(number, len(plan.rounds), list(each.runs)))
-    rule = to_builtins(plan.experiment.repeats)
-    return unfinished_rounds(planned, place, rule)
+    return unfinished_rounds(planned, place, plan.experiment.repeats)
 
 
 def _is_made(plan: Plan, key: str, place: Place) -> bool:

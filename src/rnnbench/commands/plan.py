@@ -6,13 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from rich.filesize import decimal
 
 from rnnbench.builds.launcher import DISTRIBUTIONS, versions
-from rnnbench.builds.pins import locked_versions, normal, pins_of
+from rnnbench.builds.pins import build_of, locked_versions, normal, pins_of
 from rnnbench.commands.arguments import PLANNED, Arguments, command_parser, parse_experiment
 from rnnbench.errors import ConfigError, RecordError, RnnbenchError
 from rnnbench.grid.files import user_files
@@ -275,8 +273,8 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
     """The versions that differ between the build that a `record` was made with and that of today:
     of all packages of a lock, and of the `DISTRIBUTIONS` of any other build. A record has the
     packages, but no version of Python."""
-    build = run.config["build"]
     try:
+        build = build_of(run.config["build"])
         today = versions(build, root)
         pins = pins_of(build, root)
     except RnnbenchError as error:
@@ -295,7 +293,7 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
         names = packages.keys() | installed
     else:
         what = "Python"
-        installed = {normal(name): version for name, version in today["distributions"].items()}
+        installed = {normal(name): version for name, version in today.distributions.items()}
         names = set(map(normal, DISTRIBUTIONS))
 
     changes = []
@@ -305,12 +303,14 @@ def _changed_packages(run: Run, record: Record, root: Path) -> list[str]:
         if before != after:
             changes.append(f"  {name}: {before or 'none'} → {after or 'none'}")
     if not changes:
-        python = today["python"]
+        python = today.python
         changes.append(f"  the packages are the same, so its {what} changed: today {python}")
     return changes
 
 
-def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[str]:
+def changed(
+    before: Mapping[str, object], after: Mapping[str, object], prefix: str = ""
+) -> list[str]:
     """The keys in which two identities differ, such as ``model.epochs: 5 → 9``.
 
     `prefix`: the keys above, each with a dot. Values of digests are left out.
@@ -336,10 +336,9 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
 def _to_do(plan: Plan, root: Path) -> list[Run]:
     """The planned runs that will be measured. `root`: the results folder."""
     known, _ = results_in(root / plan.site / plan.experiment.name)
-    rule = msgspec.to_builtins(plan.experiment.repeats)
     return unfinished(
         plan.runs.values(),
         known,
         root,
-        rule,
+        plan.experiment.repeats,
     )

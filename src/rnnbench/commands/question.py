@@ -111,13 +111,14 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
 
     # They would otherwise come from the project's settings.
     configured = settings(root)
+    site = configured.get("site")
     overrides = question.overrides or overrides_of(configured, str(SETTINGS))
     try:
         plan = make_plan(
             str(file),
             conf,
             root,
-            site=configured.get("site"),
+            site=str(site) if site else None,
             overrides=" ".join(overrides),
         )
     except ConfigError as error:

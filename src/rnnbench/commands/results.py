@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rnnbench.builds.pins import ENVIRONMENTS, pins_of
+from rnnbench.builds.pins import ENVIRONMENTS, build_of, pins_of
 from rnnbench.commands.arguments import EXPERIMENT, RESULTS, ROOT, Arguments, command_parser
 from rnnbench.errors import ConfigError, RnnbenchError
 from rnnbench.exchange.incoming import UNPACKED
@@ -227,7 +227,7 @@ def _unused_environments(root: Path, results: Path) -> Iterator[Path]:
             configs += [each["config"] for each in read_json(predictions).values()]
         for config in configs:
             with suppress(RnnbenchError):
-                pins = pins_of(config["build"], root)
+                pins = pins_of(build_of(config["build"]), root)
                 if pins:
                     used.add(pins.key)
 

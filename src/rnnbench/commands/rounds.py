@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any
 
 from msgspec import to_builtins
 
@@ -23,13 +22,13 @@ from rnnbench.commands.rules import (
     watched,
 )
 from rnnbench.errors import RecordError, RnnbenchError, say
-from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.finished import FinishedRuns
 from rnnbench.planning.repeats import ratios_of, rounds_measured, why_not_needed
 from rnnbench.records.plan_file import (
     PlannedRound,
+    Repeats,
     read_batches,
     read_experiment,
     read_rounds,
@@ -101,9 +100,7 @@ class Loop:
     def __init__(self, place: Place):
         self._place = place
         self._experiment = read_experiment(place.folder / "experiment.json")
-        self._rule: Repeats | None = None
-        if self._experiment.repeats:
-            self._rule = Repeats(**self._experiment.repeats)
+        self._rule = self._experiment.repeats
         self.importers = Importers(lasting=True)
         self._finished = FinishedRuns(place)
         self._inputs = Inputs()
@@ -120,7 +117,7 @@ class Loop:
         The error of a round does not keep the others from being measured: each is printed, the last
         one is raised. `OSError`, if something cannot be written, ends the loop.
         """
-        left = unfinished_rounds(planned, self._place, self._experiment.repeats)
+        left = unfinished_rounds(planned, self._place, self._rule)
         if not left:
             print_progress(nothing_to_measure(self._place.experiment))
         failed: RnnbenchError | None = None
@@ -273,7 +270,7 @@ class Loop:
 def unfinished_rounds(
     planned: Sequence[PlannedRound],
     place: Place,
-    rule: Mapping[str, Any] | None,
+    rule: Repeats | None,
 ) -> list[PlannedRound]:
     """The rounds with a run that has no valid result as it is planned. Prints which files of rounds
     cannot be read.

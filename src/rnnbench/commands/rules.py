@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
 from rnnbench.builds import launcher
 from rnnbench.builds.launcher import lock_of
+from rnnbench.builds.pins import build_of
 from rnnbench.commands.arguments import ROOT, Arguments, command_parser
 from rnnbench.datasets.pins import own_md5, pinned, verify
 from rnnbench.errors import RunError
@@ -24,11 +24,12 @@ from rnnbench.grid.overrides import Config
 from rnnbench.planning import digests
 from rnnbench.planning.digests import serving_digest, worker_files
 from rnnbench.planning.plan import Prediction, code_of
+from rnnbench.records.plan_file import PlannedCertificate, read_certificates
 from rnnbench.records.store import Place, as_kind, read_json, timing_lock, write_json
 from rnnbench.running.certificates import certify as make_certificate
 from rnnbench.running.progress import print_progress
 from rnnbench.running.verdict import LESS_MEMORY
-from rnnbench.sources.certificates import certificate_of
+from rnnbench.sources.certificates import Certificate
 from rnnworker.forked_workers import Importers
 from rnnworker.options import is_user_file
 from rnnworker.user_functions import OUT_OF_MEMORY
@@ -48,36 +49,29 @@ def certify(arguments: Sequence[str]) -> int:
     end_with_snakemake()
     file, place, digest = requested(certify, arguments, "certificates")
     where = f"certificate {file.stem}"
-    planned = read_json(place.folder / "certificates.json").get(file.stem)
-    check_planned(planned and planned["digest"], digest, where)
-
+    planned = read_certificates(place.folder / "certificates.json").get(file.stem)
+    check_planned(planned.digest if planned else None, digest, where)
+    assert planned is not None
     make_planned_certificate(planned, place)
     return 0
 
 
 def make_planned_certificate(
-    planned: Mapping[str, Any],
+    planned: PlannedCertificate,
     place: Place,
     importers: Importers | None = None,
 ) -> None:
-    """Makes a certificate from its entry of ``certificates.json`` and prints what it says.
-    `importers`: those of a loop over rounds."""
-    where = f"certificate {planned['key']}"
-    config = planned["config"]
-    implementations = planned["implementations"]
-
-    rnns = {}
-    configs = [config]
-    for each in implementations:
-        rnns[each["name"]] = each["rnn"]
-        configs.append({"rnn": each["rnn"]})
+    """Makes a certificate and prints what it says. `importers`: those of a loop over rounds."""
+    where = f"certificate {planned.key}"
+    config = planned.config
+    configs = [config, *({"rnn": each.rnn} for each in planned.implementations)]
     check = watched(where, configs, place.root)
     pinned_md5 = check_inputs(
         where,
-        planned["identity"],
+        planned.identity,
         config,
         place.root,
-        worker=code_of(config, implementations, planned["devices"]),
+        worker=code_of(planned),
     )
 
     certificate = make_certificate(
@@ -87,7 +81,7 @@ def make_planned_certificate(
         pinned_md5=pinned_md5,
         importers=importers,
     )
-    for line in certificate_summary(certificate, rnns):
+    for line in certificate_summary(certificate, planned.computed_by):
         print_progress(line)
 
 
@@ -138,29 +132,29 @@ def predict(arguments: Sequence[str]) -> int:
     return 0
 
 
-def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Config]) -> list[str]:
+def certificate_summary(certificate: Certificate, computed_by: Mapping[str, str]) -> list[str]:
     """The lines to print: that all compute the same function, or the counts and one line for each
     implementation that failed, or one for all if they failed alike.
 
-    `rnns`: implementation → its ``rnn`` config section.
+    `computed_by`: implementation → the value of ``rnn.implementation``.
     """
-    key = certificate["key"]
-    results = certificate["implementations"]
-    counts = Counter(result["status"] for result in results.values())
+    results = certificate.implementations
+    counts: Counter[str] = Counter(result.status for result in results.values())
     texts = []
     for status in STATUSES:
         if counts[status]:
             texts.append(f"{counts[status]} {status.replace('_', ' ')}")
 
     all_certified = counts["certified"] == len(results) > 1
-    if all_certified and all(pair.get("equal") for pair in certificate["pairs"]):
+    if all_certified and all(pair.equal for pair in certificate.pairs):
         # Tolerates those that were made up: only these three name a function to a reader.
-        named = [certificate.get(axis) for axis in ("model", "cell", "build")]
-        of = ", ".join(str(name) for name in named if name not in (None, "of_model", "current"))
-        return [f"{len(results)} implementations compute the same function ({of or key})"]
-    lines = [f"certificate {key}: {', '.join(texts)}"]
+        named = (certificate.model, certificate.cell, certificate.build)
+        of = ", ".join(name for name in named if name not in ("", "of_model", "current"))
+        function = of or certificate.key
+        return [f"{len(results)} implementations compute the same function ({function})"]
+    lines = [f"certificate {certificate.key}: {', '.join(texts)}"]
 
-    fault = certificate_of(certificate, key).fault_of_all(rnns)
+    fault = certificate.fault_of_all(computed_by)
     if fault:
         fix = "correct the model, the data or the options"
         if fault.code == OUT_OF_MEMORY:
@@ -170,16 +164,16 @@ def certificate_summary(certificate: Mapping[str, Any], rnns: Mapping[str, Confi
         return lines
 
     for name, result in results.items():
-        if result["status"] not in ("refused", "failed"):
+        if result.status not in ("refused", "failed"):
             continue
-        why = result["why"].rstrip(".")
-        if result["status"] == "refused":
+        why = str(result.why).rstrip(".")
+        if result.status == "refused":
             lines.append(f"  {name} is refused: {why}")
             continue
 
         line = f"  {name} failed: {why}"
-        file = rnns[name].get("implementation")
-        if result.get("code") == OUT_OF_MEMORY:
+        file = computed_by[name]
+        if result.code == OUT_OF_MEMORY:
             line += f". Fix: {LESS_MEMORY}."
         elif is_user_file(file):
             line += f". Fix: correct {file} or its YAML, as docs/own_kernel.md describes."
@@ -226,7 +220,7 @@ def check_planned(planned: str | None, requested: str, where: str) -> None:
 
 def check_inputs(
     where: str,
-    identity: Mapping[str, Any],
+    identity: Mapping[str, object],
     config: Config,
     root: Path,
     worker: str,
@@ -245,7 +239,7 @@ def check_inputs(
     md5, pinned_md5 = _data_md5(root, dataset.get("path"), dataset.get("name"))
 
     present = {
-        "build_lock": lock_of(config["build"], root),
+        "build_lock": lock_of(build_of(config["build"]), root),
         "dataset_md5": md5,
         "worker": worker,
     }

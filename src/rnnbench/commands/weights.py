@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from rnnbench.builds.pins import build_of
 from rnnbench.commands.arguments import CONF, Arguments, command_parser, project_conf
 from rnnbench.errors import RecordError
+from rnnbench.grid.choices import Build
 from rnnbench.plain_text import plain
 from rnnbench.running import in_build
 from rnnweights import command
@@ -32,7 +33,7 @@ def weights(arguments: Sequence[str]) -> int:
 weights.__doc__ = command.main.__doc__
 
 
-def _build(name: str | None, further: Sequence[Path]) -> Mapping[str, Any]:
+def _build(name: str | None, further: Sequence[Path]) -> Build:
     """The build called `name` in the project's configuration; rnnbench's own interpreter if that is
     None. `further`: the folders of ``--conf``. Raises `ConfigError`."""
     if name is None:
@@ -45,7 +46,7 @@ def _build(name: str | None, further: Sequence[Path]) -> Mapping[str, Any]:
     files = files_of(conf, "build")
     file = file_of(files, "build", name, "--build", root)
     library = compose_choices(conf, {"build": {file.stem: file}}, default_model=True)
-    return library.sections["build", file.stem]
+    return build_of(library.sections["build", file.stem])
 
 
 OF_BUILDS: Arguments = {

@@ -21,7 +21,8 @@ from typing import Any
 
 from rnnbench.datasets.generate import GENERATORS
 from rnnbench.datasets.pins import Pinned, is_pinned, md5_of, pin_of, read_yaml
-from rnnbench.errors import ConfigError, DatasetError
+from rnnbench.errors import ConfigError, DatasetError, converted
+from rnnbench.grid.choices import Dataset
 from rnnbench.locks import locked
 from rnnbench.project import home, own_conf
 
@@ -40,8 +41,14 @@ class Unavailable(Exception):
     name of the source. `provide` collects the reasons: the exception never leaves this module."""
 
 
-def read_dataset(name: str, root: Path) -> dict[str, Any]:
-    """The choice ``conf/dataset/NAME.yaml`` of rnnbench or of the project in `root` as plain data.
+class PinnedDataset(Dataset, kw_only=True):
+    """A data set whose file `provide` can obtain."""
+
+    path: str
+
+
+def read_dataset(name: str, root: Path) -> PinnedDataset:
+    """The choice ``conf/dataset/NAME.yaml`` of rnnbench or of the project in `root`.
     Raises `ConfigError`, which lists the choices, if there is none of that name."""
     base = home(root) / "conf"
     own = [root / folder for folder in own_conf(root)]
@@ -66,10 +73,12 @@ def read_dataset(name: str, root: Path) -> dict[str, Any]:
             where=str(known[name]),
             remedy="to use a file of your own, write dataset=file dataset.path=FILE in a grid.",
         )
-    return {"name": name, **data}
+    return converted(
+        {"name": name, **data}, PinnedDataset, str(known[name]), "write another value."
+    )
 
 
-def provide(dataset: Mapping[str, Any], root: Path) -> Path:
+def provide(dataset: PinnedDataset, root: Path) -> Path:
     """Ensures that the dataset's file exists with the pinned bytes, and returns its path.
 
     A correct file is kept. Otherwise the bytes come from the DVC cache or remote, the folder in
@@ -78,24 +87,18 @@ def provide(dataset: Mapping[str, Any], root: Path) -> Path:
     renamed to ``NAME.wrong-MD5`` once the pinned bytes are available. The file is then added to the
     DVC cache.
 
-    - `dataset`: a choice of ``conf/dataset``, as `read_dataset` returns it, with these keys:
-        - ``path``, relative to `root`;
-        - ``file``, its name in a mirror (default: the last part of ``path``);
-        - ``url``, or None.
-    - `root`: the project's folder.
-
-    Raises `ConfigError` if ``data.dvc`` has no entry for it, and `DatasetError`, which lists each
-    source with its reason, if none has the bytes. Safe to call from several processes at once.
+    `root`: the project's folder. Raises `ConfigError` if ``data.dvc`` has no entry for it, and
+    `DatasetError`, which lists each source with its reason, if none has the bytes. Safe to call
+    from several processes at once.
     """
-    pin = pin_of(dataset["path"], root)
+    pin = pin_of(dataset.path, root)
     target = root / pin.path
-    file = str(dataset.get("file") or target.name)
-    url = dataset.get("url")
+    file = dataset.file or target.name
     try:
         if not is_pinned(target, pin):
             with locked(target.with_name(f".{target.name}.lock")):
                 if not is_pinned(target, pin):
-                    sources = _sources(pin, file, url, root)
+                    sources = _sources(pin, file, dataset.url, root)
                     _obtain(pin, target, sources)
     except OSError as error:
         what = f"cannot be written ({error})."

@@ -8,13 +8,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.exchange.archive import MAX_FILE, safe_name
-from rnnbench.records.plan_file import Experiment, Skipped, read_experiment, read_runs
+from rnnbench.records.plan_file import (
+    Experiment,
+    Skipped,
+    read_certificates,
+    read_experiment,
+    read_runs,
+)
 from rnnbench.records.record import Record
 from rnnbench.records.store import read_json, write_json
 from rnnbench.running.assemble import Trained, records_of
@@ -159,8 +164,8 @@ def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:
 def certificates_in(
     folder: Path,
     machines: Mapping[str, Facts] = MappingProxyType({}),
-) -> Iterator[dict[str, Any]]:
-    """The certificates of a bundle's outcomes, below ``out/certificates/``.
+) -> Iterator[dict[str, object]]:
+    """The contents of the certificates of a bundle's outcomes, below ``out/certificates/``.
 
     A bundle that was continued on another machine of the same kind, such as the next virtual
     machine of a provider, did not make its certificates again. So the other machines have them too,
@@ -173,18 +178,18 @@ def certificates_in(
     """
     own = []
     file = folder / "certificates.json"
-    all_planned = read_json(file) if file.exists() else {}
+    all_planned = read_certificates(file) if file.exists() else {}
     for path in sorted(folder.glob("out/certificates/*/*/outcome.json")):
         with _is_an_outcome(path):
             data = read_json(path)
             planned = all_planned[Path(data["name"]).name]
             outcome = _outcome(path, data)
-            if data["digest"] != planned["digest"]:
+            if data["digest"] != planned.digest:
                 raise RecordError("was made with another plan.", where=str(path))
             if outcome.is_killed:
                 continue
 
-            outcomes = {planned["devices"][0]["name"]: outcome}
+            outcomes = {planned.devices[0].name: outcome}
             for further in sorted(path.parent.glob("*/outcome.json")):
                 other = read_json(further)
                 outcomes[other["device"]] = _outcome(further, other)

@@ -18,40 +18,13 @@ from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.files import file_of, files_of, name_of_choice
 from rnnbench.grid.values import typed
 from rnnbench.plain_text import is_name
+from rnnbench.records.plan_file import Repeats
 from rnnworker.options import PREFIX
 
 if TYPE_CHECKING:
     from rnnbench.grid.overrides import Setting
 
-Number = Annotated[int, Meta(ge=2)]
 Positive = Annotated[int, Meta(ge=1)]
-Limit = Annotated[float, Meta(gt=0, lt=1e12)]
-Precision = Annotated[Limit, Meta(examples=["0.025, for ± 2.5 %"])]
-Seconds = Annotated[Limit, Meta(examples=["300"])]
-
-
-class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The key ``repeats`` of an experiment.
-
-    - `least`, `most`: minimum and maximum number of runs of each configuration.
-    - `until`: stop when half the relative 95 % interval is at most this (0.025: ± 2.5 %), of the
-      ratio to the reference in a round, or of the time of runs that do not take turns; or None.
-    - `budget_s`: stop when the workers of all runs have used this wall time in seconds; or None.
-    - `turns`: train again in each round, from the same weights, until its turns are this share of
-      its time (0.6: turns for 1.5 times as long as starting took); or None: each run trains once.
-    """
-
-    least: Number = 3
-    most: Number
-    until: Precision | None = None
-    budget_s: Seconds | None = None
-    turns: Annotated[float, Meta(gt=0, le=0.9)] | None = None
-
-    def __post_init__(self) -> None:
-        if self.most < self.least:
-            raise ValueError(f"most is {self.most}, but must not be below least, {self.least}")
-        if self.until is None and self.budget_s is None:
-            raise ValueError("needs until, budget_s or both; until: 0.025 means ± 2.5 %")
 
 
 class Predict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -242,7 +242,7 @@ def with_absolute_paths(group: str, section: Config, file: Path) -> Config:
     return section
 
 
-def user_files(config: Config) -> set[Path]:
+def user_files(config: Mapping[str, object]) -> set[Path]:
     """The user's Python files, with the modules beside them that they import, and the saved models
     that a run with `config` uses."""
     paths = [str(lookup(config, IMPLEMENTATION)), str(lookup(config, "model.file"))]

@@ -14,6 +14,7 @@ from rnnbench.axes import DOCUMENTATION, NAMES
 from rnnbench.errors import ConfigError
 from rnnbench.grid.files import DATA
 from rnnbench.grid.overrides import Config
+from rnnbench.records.overrides import Settings
 from rnnworker.precision import DEFAULT
 
 LONGEST_NAME = 200
@@ -36,7 +37,7 @@ class GridPoint:
 
     name: str
     choices: Mapping[str, str]
-    overrides: Config
+    overrides: Settings
     seed: int
     repeat: int
     alias: str | None
@@ -46,7 +47,7 @@ class GridPoint:
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     files: Mapping[str, Path] = field(default_factory=dict, compare=False)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Everything that distinguishes this grid point from others, as a flat dict."""
         numbers = {"seed": self.seed, "repeat": self.repeat, "alias": self.alias}
         return {**self.choices, **self.overrides, **numbers}
@@ -54,7 +55,7 @@ class GridPoint:
 
 def name_of(
     choices: Mapping[str, str],
-    overrides: Config,
+    overrides: Settings,
     seed: int,
     repeat: int,
     alias: str | None,
@@ -111,11 +112,13 @@ def slug(value: Any) -> str:
     return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", str(value)) or "empty"
 
 
-def full_identity(config: Config, identity: Config) -> dict[str, Any]:
+def full_identity(
+    config: Mapping[str, object], identity: Mapping[str, object]
+) -> dict[str, object]:
     """Everything that a result depends on: the config without limits and without the documentation
     keys at the top level of each section, and `identity`, which has the other parts (MD5 of the
     data set, lock of the build, digest of the worker's code), or all of them for a certificate."""
-    identifying = {}
+    identifying: dict[str, object] = {}
     for key, value in config.items():
         # The default precision is left out, so that records from before the key stay valid.
         if key == "limits" or (key == "precision" and value == DEFAULT):
@@ -127,7 +130,7 @@ def full_identity(config: Config, identity: Config) -> dict[str, Any]:
     return {"config": identifying, **identity}
 
 
-def digest_of(identity: Config) -> str:
+def digest_of(identity: Mapping[str, object]) -> str:
     """SHA-256 of the canonical JSON, in hexadecimal."""
     return hashlib.sha256(canonical(identity).encode()).hexdigest()
 

@@ -212,9 +212,10 @@ def check_options(config: Config, choice: Config, at: str) -> None:
     )
 
 
-def unmet_here(config: Config) -> str | None:
-    """Why `config` cannot run on this machine, or None. Reads which cores and GPUs there are."""
-    return nvidia.unmet_device(config["device"], cores(), cards())
+def unmet_here(device: Mapping[str, object]) -> str | None:
+    """Why this machine does not have what the section ``device`` asks for, or None. Reads which
+    cores and GPUs there are."""
+    return nvidia.unmet_device(device, cores(), cards())
 
 
 @cache

@@ -1,7 +1,7 @@
 """Checks values by the types of `msgspec`. An error says which key is wrong, what its value must be
 and what to write.
 
-Valid values are converted by `msgspec` alone. Only if it refuses them, `Check` looks for the first
+Valid values are converted by `msgspec` alone. Only if it refuses them, `_Check` looks for the first
 value that is wrong, because the errors of `msgspec` name no key and no remedy.
 """
 
@@ -59,7 +59,7 @@ def typed(
     try:
         return msgspec.convert(config, struct)
     except msgspec.ValidationError:
-        Check(source_of, written).value(inspect.type_info(struct), config, ())
+        _Check(source_of, written).value(inspect.type_info(struct), config, ())
         # Raises the error of the struct.
         return converted(
             config,
@@ -104,7 +104,7 @@ def _is_of(kind: Any, value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Check:
+class _Check:
     """Finds the first wrong key or value. Fields: as the arguments of `typed`."""
 
     source_of: SourceOf

@@ -24,16 +24,22 @@ from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round
 from rnnbench.grid.requirements import unmet
 from rnnbench.planning.digests import certifier_digest
 from rnnbench.records.keys import OF_BATCHES, certificate_key, function_overrides
-from rnnbench.records.overrides import label
+from rnnbench.records.overrides import Settings, label
 from rnnbench.records.plan_file import Experiment as ExperimentFacts
-from rnnbench.records.plan_file import Obstacle, Skipped, batched
+from rnnbench.records.plan_file import (
+    Obstacle,
+    PlannedCertificate,
+    PlannedDevice,
+    PlannedImplementation,
+    Skipped,
+    batched,
+)
 from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.record import Run
 from rnnbench.records.store import write_bytes, write_json
 from rnnworker.cards import replicas_of
 
 NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
-Entry = Mapping[str, Any]  # an implementation or a device of a certificate
 DatasetMd5 = Callable[[Config], str | None]  # a config → the MD5 of its dataset
 Lock = Callable[[Config], Any]  # a build's section → its lock
 
@@ -50,16 +56,12 @@ class Round:
     runs: tuple[Run, ...]
 
     @property
-    def identity(self) -> Mapping[str, Any]:
+    def identity(self) -> dict[str, str]:
         return {run.name: run.digest for run in self.runs}
 
     @property
     def digest(self) -> str:
         return digest_of_round(self.identity)
-
-    @property
-    def configs(self) -> tuple[Config, ...]:
-        return tuple(run.config for run in self.runs)
 
 
 @dataclass(frozen=True)
@@ -69,47 +71,12 @@ class Batch:
     rounds: tuple[Round, ...]
 
     @property
-    def identity(self) -> Mapping[str, Any]:
+    def identity(self) -> dict[str, str]:
         return {name: digest for each in self.rounds for name, digest in each.identity.items()}
 
     @property
     def digest(self) -> str:
         return digest_of_round(self.identity)
-
-    @property
-    def configs(self) -> tuple[Config, ...]:
-        return tuple(config for each in self.rounds for config in each.configs)
-
-
-class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """A certificate to make.
-
-    - `identity`: everything that decides whether it must be made again; `digest`: its SHA-256.
-    - `choices`, `overrides`: those that the runs it applies to have in common.
-    - `config`: the part of a run's config that its worker receives.
-    - `implementations`: list of ``{"name", "rnn", "skip"}``: the implementation's name (its rnn
-      choice and the overrides of ``rnn``), its section, and why it cannot run on the device of
-      `config`, or None.
-    - `devices`: list of ``{"name", "device", "implementations", "batches"}``, the device of
-      `config` first: the devices with their sections, the names of the implementations that are
-      tested on them, and the settings of the model that decide the sizes of its batches there.
-    """
-
-    key: str
-    digest: str
-    identity: Mapping[str, Any]
-    choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
-    config: Config
-    implementations: tuple[Entry, ...]
-    devices: tuple[Entry, ...]
-
-    @property
-    def configs(self) -> tuple[Config, ...]:
-        return (self.config,)
-
-    def as_dict(self) -> dict[str, Any]:
-        return msgspec.structs.asdict(self)
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,16 +89,12 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     digest: str
-    identity: Mapping[str, Any]
+    identity: Mapping[str, object]
     choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
+    overrides: Settings
     config: Config
     settings: Predict
     runtimes: tuple[ChosenRuntime, ...]
-
-    @property
-    def configs(self) -> tuple[Config, ...]:
-        return (self.config,)
 
 
 @dataclass(frozen=True)
@@ -153,7 +116,7 @@ class Plan:
     runs: Mapping[str, Run]
     skipped: tuple[tuple[str, str], ...]
     datasets: Mapping[str, str]
-    certificates: Mapping[str, Certificate]
+    certificates: Mapping[str, PlannedCertificate]
     environments: Mapping[str, Pins]
     predictions: Mapping[str, Prediction] = field(default_factory=dict)
     models: tuple[str, ...] = ()
@@ -215,7 +178,7 @@ def facts_of(plan: Plan) -> ExperimentFacts:
         reference=dict(experiment.reference),
         lead=experiment.lead,
         rerun=plan.rerun or f"snakemake --cores all --config {experiment.request}",
-        repeats=msgspec.to_builtins(experiment.repeats),
+        repeats=experiment.repeats,
         skipped=tuple(Skipped(name, why) for name, why in plan.skipped),
         peak_tflops=peaks,
         models=plan.models,
@@ -246,7 +209,7 @@ def certificates_of(
     points: Iterable[GridPoint],
     dataset_md5: DatasetMd5,
     build_lock: Lock,
-) -> dict[str, Certificate]:
+) -> dict[str, PlannedCertificate]:
     """The certificates for grid points, by key. A group of skipped points needs none.
 
     - `points`: all points of the grids, skipped ones too: they decide what is tested.
@@ -287,7 +250,7 @@ def _certificate(
     group: list[GridPoint],
     dataset_md5: DatasetMd5,
     build_lock: Lock,
-) -> Certificate:
+) -> PlannedCertificate:
     """The certificate of a function.
 
     - `group`: all grid points of the function, in the order of `_preference`; at least one of them
@@ -301,72 +264,62 @@ def _certificate(
     for point in group:
         name = label(point.choices["rnn"], point.overrides, "rnn")
         sections.setdefault(name, point.config["rnn"])
-    implementations: list[dict[str, Any]] = []
+    implementations = []
     for name, rnn in sorted(sections.items()):
         skip = unmet({**chosen.config, "rnn": rnn})
-        implementations.append(
-            {
-                "name": name,
-                "rnn": dict(rnn),
-                "skip": skip,
-            }
-        )
-    runnable = [entry["name"] for entry in implementations if not entry["skip"]]
+        implementations.append(PlannedImplementation(name, rnn, skip))
+    runnable = [each.name for each in implementations if not each.skip]
     devices = _devices(group, runnable)
 
     sections_of_all = dict(config)
-    for entry in implementations:
-        sections_of_all[f"rnn_{entry['name']}"] = entry["rnn"]
+    for each in implementations:
+        sections_of_all[f"rnn_{each.name}"] = each.rnn
     for place in devices:
-        sections_of_all[f"device_{place['name']}"] = place["device"]
-    sections_of_all["devices"] = [{**place, "device": None} for place in devices]
+        sections_of_all[f"device_{place.name}"] = place.device
+    sections_of_all["devices"] = [
+        {**msgspec.to_builtins(place), "device": None} for place in devices
+    ]
 
-    parts = {
-        "build_lock": build_lock(config["build"]),
-        "dataset_md5": dataset_md5(config),
-        "worker": code_of(config, implementations, devices),
-    }
-    identity = full_identity(sections_of_all, parts)
-    return Certificate(
+    certificate = PlannedCertificate(
         key=key,
-        digest=digest_of(identity),
-        identity=identity,
+        digest="",
+        identity={},
         choices={axis: chosen.choices[axis] for axis in CERTIFIED_AXES},
         overrides=function_overrides(chosen.overrides),
         config={**config, "limits": chosen.config.get("limits") or {}},
         implementations=tuple(implementations),
         devices=tuple(devices),
     )
+    parts = {
+        "build_lock": build_lock(config["build"]),
+        "dataset_md5": dataset_md5(config),
+        "worker": code_of(certificate),
+    }
+    identity = full_identity(sections_of_all, parts)
+    return msgspec.structs.replace(certificate, digest=digest_of(identity), identity=identity)
 
 
-def code_of(
-    config: Config,
-    implementations: Iterable[Entry],
-    devices: Iterable[Entry],
-) -> str:
-    """The digest of the code that a certificate is made with.
-
-    It covers each implementation on each device that tests it.
-
-    - `config`, `implementations`, `devices`: as in `Certificate`.
+def code_of(certificate: PlannedCertificate) -> str:
+    """The digest of the code that a certificate is made with: that of each implementation on each
+    device that tests it.
 
     Raises `ConfigError` if a module is not valid Python.
     """
-    rnns = {entry["name"]: entry["rnn"] for entry in implementations}
+    rnns = {each.name: each.rnn for each in certificate.implementations}
     configs = []
-    for place in devices:
-        for name in place["implementations"]:
+    for place in certificate.devices:
+        for name in place.implementations:
             configs.append(
                 {
-                    **config,
-                    "device": place["device"],
+                    **certificate.config,
+                    "device": place.device,
                     "rnn": rnns[name],
                 }
             )
     return certifier_digest(configs)
 
 
-def _devices(group: list[GridPoint], runnable: list[str]) -> list[dict[str, Any]]:
+def _devices(group: list[GridPoint], runnable: list[str]) -> list[PlannedDevice]:
     """The devices of a certificate, the device of its config first.
 
     The first device tests all `runnable` implementations; each other one tests those that the grids
@@ -385,14 +338,8 @@ def _devices(group: list[GridPoint], runnable: list[str]) -> list[dict[str, Any]
         tested = runnable
         if name != first:
             tested = sorted({label(p.choices["rnn"], p.overrides, "rnn") for p in points})
-        devices.append(
-            {
-                "name": name,
-                "device": dict(points[0].config["device"]),
-                "implementations": tested,
-                "batches": _batches(points),
-            }
-        )
+        device = points[0].config["device"]
+        devices.append(PlannedDevice(name, device, tested, _batches(points)))
     return devices
 
 

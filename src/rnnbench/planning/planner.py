@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import to_builtins
 
 from rnnbench.builds.launcher import lock_of, missing
-from rnnbench.builds.pins import pins_of
+from rnnbench.builds.pins import build_of, pins_of
 from rnnbench.datasets.arrays import check_arrays, check_nothing_further
 from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import ConfigError, display_path
@@ -227,8 +227,8 @@ def _plan_of(
     pins = pinned(root)
     md5s: dict[str | None, str | None] = {path: pin.md5 for path, pin in pins.items()}
     md5s |= {None: None, "": ""}  # a model may make its own data
-    environment_of = _once_per_section(lambda build: pins_of(build, root))
-    lock = _once_per_section(lambda build: lock_of(build, root))
+    environment_of = _once_per_section(lambda section: pins_of(build_of(section), root))
+    lock = _once_per_section(lambda section: lock_of(build_of(section), root))
     # Thousands of runs may share a file.
     check = cache(check_arrays)
     check_further = cache(check_nothing_further)
@@ -276,7 +276,7 @@ def _plan_of(
     )
 
 
-def _run(each: Ordered, round_name: str, identity: Mapping[str, Any]) -> Run:
+def _run(each: Ordered, round_name: str, identity: Mapping[str, object]) -> Run:
     """The run of a grid point.
 
     - `each`: the point with its place in the order.
@@ -308,7 +308,7 @@ def _prediction(
     point: GridPoint,
     experiment: Experiment,
     runtimes: tuple[ChosenRuntime, ...],
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
 ) -> Prediction:
     """The prediction of a grid point.
 
@@ -373,8 +373,8 @@ def unmet_at(root: Path) -> Callable[[Config], str | None]:
 
     `root`: the project's folder.
     """
-    missing_build = _once_per_section(lambda build: missing(build, root))
-    return lambda config: unmet_here(config) or missing_build(config["build"])
+    missing_build = _once_per_section(lambda section: missing(build_of(section), root))
+    return lambda config: unmet_here(config["device"]) or missing_build(config["build"])
 
 
 def _once_per_section(function: Callable[[Any], Value]) -> Callable[[Any], Value]:

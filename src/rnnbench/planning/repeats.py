@@ -14,9 +14,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rnnbench.grid.experiment import Repeats
 from rnnbench.grid.point import configuration_of
 from rnnbench.planning.finished import FinishedRun
+from rnnbench.records.plan_file import Repeats
 from rnnbench.records.record import Run
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.tables.effects import key_of

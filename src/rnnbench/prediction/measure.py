@@ -14,15 +14,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from rnnbench import locks
 from rnnbench.builds.environments import prepare
 from rnnbench.builds.launcher import launcher
+from rnnbench.builds.pins import build_of
 from rnnbench.errors import RunError
-from rnnbench.records.predictions import ChosenRuntime
+from rnnbench.grid.choices import Build
+from rnnbench.records.predictions import ChosenRuntime, Validation
 from rnnbench.records.store import timing_lock
 from rnnbench.running.worker import job_of
 from rnnserve import FULL_PRECISION
@@ -46,7 +48,114 @@ START = (
     "from rnnworker.serving import {module}; {module}.main(sys.argv[2])"
 )
 
-Facts = dict[str, Any]
+Answer = TypeVar("Answer", bound=msgspec.Struct)
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """``prepared.json`` of a model that cannot be prepared, and why."""
+
+    fault: str | None = None
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """The files of a runtime.
+
+    - `refused`: why there are none, or None.
+    - `folder`: with them; `imports`: modules that are imported before the fork.
+    """
+
+    refused: str | None = None
+    folder: str | None = None
+    imports: tuple[str, ...] = ()
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What is asked. `batch`: its number of samples; `is_timed`: whether it has turns."""
+
+    name: str
+    batch: int
+    is_timed: bool
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read here of ``prepared.json``, where `rnnworker.serving.prepare` writes it.
+
+    - `reference`, `biases_changed`, `bounds`, `lower_bounds`, `validation`, `steps`: as in
+      `Results`.
+    - `runtimes`: by name.
+    """
+
+    reference: str
+    biases_changed: int
+    bounds: list[float]
+    lower_bounds: dict[str, list[float]]
+    validation: Validation | None
+    cases: tuple[Case, ...]
+    steps: int | None
+    runtimes: dict[str, Exported]
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """How far an output of a call is from what it should be.
+
+    - `case`: the name of what was asked; `call`: from 0.
+    - `bound`: the largest `difference` that counts as equal.
+    - `error`: why there is no difference, or None.
+    """
+
+    case: str
+    call: int
+    difference: float = 0.0
+    bound: float = 0.0
+    error: str | None = None
+
+    @property
+    def asked(self) -> str:
+        """What was asked, in words."""
+        return self.case if self.call == 0 else f"{self.case}, asked again"
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What the process of a runtime says first: why it is `refused`, or the facts of `Runtime` and
+    its `differences`."""
+
+    refused: str | None = None
+    differences: tuple[Difference, ...] = ()
+    load_seconds: float | None = None
+    bytes: int | None = None
+    versions: dict[str, str] = {}
+    code: str | None = None
+    validation: float | None = None
+
+    @property
+    def unequal(self) -> list[Difference]:
+        """The answers that differ from what they should be."""
+        found = []
+        for each in self.differences:
+            if each.error is not None or each.difference > each.bound:
+                found.append(each)
+        return found
+
+
+class Timed(msgspec.Struct, frozen=True):
+    """What the process of a runtime says after a turn: nanoseconds of each of its `calls`, CPU
+    seconds of them, CPU seconds of the process when the turn began (`slept`) and had `ended`, its
+    `peak` of memory in bytes, and the number of its threads with a share in the calls."""
+
+    calls: tuple[int, ...]
+    cpu: float
+    threads: int
+    slept: float
+    ended: float
+    peak: int
+
+
+class NotHeard(msgspec.Struct, frozen=True):
+    """What stands for the line of a process that has `gone`, or was killed after so many seconds
+    for being `silent`."""
+
+    gone: bool = False
+    silent: int | float | None = None
 
 
 @dataclass(frozen=True)
@@ -72,9 +181,8 @@ class Job:
     train: bool = False
 
     @property
-    def build(self) -> Mapping[str, Any]:
-        section: Mapping[str, Any] = self.config["build"]
-        return section
+    def build(self) -> Build:
+        return build_of(self.config["build"])
 
     @property
     def function(self) -> str:
@@ -86,7 +194,7 @@ class Job:
         return int(self.asked["threads"])
 
     @cached_property
-    def asked(self) -> Facts:
+    def asked(self) -> dict[str, Any]:
         """The worker's job for the config. Raises `RunError` for more threads than cores."""
         return job_of(self.config, self.root, pinned_md5=self.pinned_md5)
 
@@ -112,14 +220,15 @@ class Outcome:
     - `chosen`: the runtime.
     - `refused`: why it cannot answer with the model, or None.
     - `folder`: of its exported files; `imports`: modules that are imported before the fork.
-    - `certificate`: what its process said when it was asked everything; `turns`: of all rounds.
+    - `certificate`: what its process said when it was asked everything, or None; `turns`: of all
+      rounds.
     """
 
     chosen: ChosenRuntime
     refused: str | None = None
     folder: str | None = None
     imports: Sequence[str] = ()
-    certificate: Facts = field(default_factory=dict)
+    certificate: Said | None = None
     turns: list[Turn] = field(default_factory=list)
     peak_bytes: int = 0
 
@@ -129,26 +238,22 @@ class Outcome:
         return self.chosen.name
 
     @property
-    def unequal(self) -> list[Facts]:
+    def unequal(self) -> list[Difference]:
         """The answers that differ from what they should be."""
-        found = []
-        for fact in self.certificate.get("differences", []):
-            if "error" in fact or fact["difference"] > fact["bound"]:
-                found.append(fact)
-        return found
+        return self.certificate.unequal if self.certificate else []
 
     def first_wrong(self) -> str | None:
         """The first wrong answer without numbers, or the worst one, in words; None without any."""
         wrong = self.unequal
         if not wrong:
             return None
-        for fact in wrong:
-            if "error" in fact:
-                return f"{_asked(fact)}: {fact['error']}"
-        worst = max(wrong, key=lambda fact: float(fact["difference"]))
-        text = f"{_asked(worst)}: off by {worst['difference']:.2g}"
+        for each in wrong:
+            if each.error is not None:
+                return f"{each.asked}: {each.error}"
+        worst = max(wrong, key=lambda each: each.difference)
+        text = f"{worst.asked}: off by {worst.difference:.2g}"
         if self.chosen.precision != FULL_PRECISION:
-            text += f", of which rounding to {self.chosen.precision} explains {worst['bound']:.2g}"
+            text += f", of which rounding to {self.chosen.precision} explains {worst.bound:.2g}"
         return text
 
     def quickest(self, batch: int) -> float:
@@ -159,17 +264,11 @@ class Outcome:
     @property
     def is_right(self) -> bool:
         """Whether it computes the same function, up to the rounding of its precision."""
-        return self.refused is None and bool(self.certificate) and not self.unequal
+        return self.refused is None and self.certificate is not None and not self.unequal
 
 
-def _asked(fact: Facts) -> str:
-    if fact["call"] == 0:
-        return str(fact["case"])
-    return f"{fact['case']}, asked again"
-
-
-def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]:
-    """Exports, certifies and times. Returns (what ``prepare`` wrote, an outcome for each runtime).
+def measure(job: Job, say: Callable[[str], None]) -> tuple[Prepared, list[Outcome]]:
+    """Exports, certifies and times. Returns an outcome for each runtime beside what was prepared.
 
     Only runtimes that are certified are timed. Raises `RunError` if the model cannot be prepared or
     a process ends, and the errors of builds.
@@ -178,9 +277,8 @@ def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]
     prepared = _prepared(job, say)
     outcomes = []
     for chosen in job.runtimes:
-        made = prepared["runtimes"][chosen.name]
-        outcome = Outcome(chosen, made.get("refused"), made.get("folder"), made.get("imports", ()))
-        outcomes.append(outcome)
+        made = prepared.runtimes[chosen.name]
+        outcomes.append(Outcome(chosen, made.refused, made.folder, made.imports))
     remaining = [outcome for outcome in outcomes if outcome.refused is None]
     order = random.Random(0)
     holder = f"process {os.getpid()}, prediction with {job.function}"
@@ -189,14 +287,14 @@ def measure(job: Job, say: Callable[[str], None]) -> tuple[Facts, list[Outcome]]
     with locks.locked(timing_lock(), holder, lambda other: say(f"waiting for {other}")):
         try:
             for number in range(job.rounds):
-                processes = _round(job, number, processes, prepared["cases"], order, say)
+                processes = _round(job, number, processes, prepared.cases, order, say)
         finally:
             for group in groups:
                 group.end()
     return prepared, outcomes
 
 
-def _prepared(job: Job, say: Callable[[str], None]) -> Facts:
+def _prepared(job: Job, say: Callable[[str], None]) -> Prepared:
     trains = "trains and " if job.train else ""
     say(f"{trains}exports the model and computes what the answers should be")
     facts = {
@@ -226,13 +324,14 @@ def _prepared(job: Job, say: Callable[[str], None]) -> Facts:
     file = job.folder / "prepared.json"
     if done.returncode or not file.exists():
         raise RunError(f"the model cannot be prepared: {_last_line(log)}", where=str(log))
-    prepared: Facts = json.loads(file.read_text())
-    if "fault" in prepared:
-        raise RunError(prepared["fault"], where=job.function)
-    return prepared
+    content = file.read_bytes()
+    fault = msgspec.json.decode(content, type=Fault).fault
+    if fault is not None:
+        raise RunError(fault, where=job.function)
+    return msgspec.json.decode(content, type=Prepared)
 
 
-def _command(job: Job, module: str, facts: Facts, name: str) -> list[str]:
+def _command(job: Job, module: str, facts: Mapping[str, object], name: str) -> list[str]:
     """The command of a process of `rnnworker.serving`, with its job in the file `name`."""
     path = job.folder / name
     path.write_text(json.dumps(facts))
@@ -295,7 +394,7 @@ class Group:
             self.process.stdin.write(f"{text}\n")
             self.process.stdin.flush()
 
-    def read(self) -> Facts:
+    def read(self) -> str:
         """The next line. Raises `RunError` if the process ends, or says nothing for
         `GROUP_SECONDS`, after which it is killed."""
         process = self.process
@@ -316,8 +415,7 @@ class Group:
         if not line:
             what = f"{self.name} ended: {_last_line(self.log)}"
             raise RunError(what, where=str(self.log))
-        facts: Facts = json.loads(line)
-        return facts
+        return line
 
     def end(self) -> None:
         process = self.process
@@ -349,26 +447,27 @@ class Process:
         self.ended = None
         self.group.say(f"start {self.number} {cases}")
 
-    def read(self) -> Facts:
+    def read(self, kind: type[Answer]) -> Answer:
         """What the process says next. Raises `RunError` if it has ended, or says nothing for
         `ANSWER_SECONDS`."""
         self.group.say(f"hear {self.number}")
-        facts = self.group.read()
+        line = self.group.read()
+        instead = msgspec.json.decode(line, type=NotHeard)
         what = ""
-        if "silent" in facts:
-            what = f"has not answered for {facts['silent']} s"
-        elif "gone" in facts:
+        if instead.silent is not None:
+            what = f"has not answered for {instead.silent} s"
+        elif instead.gone:
             what = f"ended: {_last_line(self.log)}"
         if what:
             raise RunError(f"the process of {self.outcome.runtime} {what}", where=str(self.log))
-        return facts
+        return msgspec.json.decode(line, type=kind)
 
-    def turn(self, case: int, batch: int) -> Facts:
+    def turn(self, case: int, batch: int) -> Timed:
         lead = LEAD
         if self.outcome.quickest(batch) > NO_LEAD:
             lead = 0.0
         self.group.say(f"turn {self.number} {case} {TURN} {lead}")
-        return self.read()
+        return self.read(Timed)
 
     def end(self) -> None:
         self.group.say(f"end {self.number}")
@@ -386,7 +485,7 @@ def _round(
     job: Job,
     number: int,
     processes: Sequence[Process],
-    cases: Sequence[Facts],
+    cases: Sequence[Case],
     order: random.Random,
     say: Callable[[str], None],
 ) -> list[Process]:
@@ -396,7 +495,7 @@ def _round(
     those that have turns. Raises `RunError` if one fails in a later round.
     """
     running: list[Process] = []
-    timed = [place for place, case in enumerate(cases) if case["is_timed"]]
+    timed = [place for place, case in enumerate(cases) if case.is_timed]
     try:
         for process in processes:
             if number > 0:
@@ -418,7 +517,7 @@ def _round(
                 members = running[:]
                 order.shuffle(members)
                 for process in members:
-                    batch = cases[case]["batch"]
+                    batch = cases[case].batch
                     outcome = process.outcome
                     is_reference = outcome.chosen == job.runtimes[0]
                     if cycle > 0 and not is_reference and outcome.quickest(batch) > LONG:
@@ -434,11 +533,11 @@ def _is_certified(process: Process) -> bool:
     """Whether the answers of a process are right, which its outcome has then."""
     outcome = process.outcome
     try:
-        said = process.read()
+        said = process.read(Said)
     except RunError as error:  # a crash of one runtime is no reason to measure no other
-        said = {"refused": error.what}
-    if "refused" in said:
-        outcome.refused = said["refused"]
+        said = Said(refused=error.what)
+    if said.refused is not None:
+        outcome.refused = said.refused
         return False
     outcome.certificate = said
     return outcome.is_right
@@ -447,22 +546,22 @@ def _is_certified(process: Process) -> bool:
 def _check_again(process: Process) -> None:
     """Raises `RunError` if the answers differ from those of the first round."""
     outcome = process.outcome
-    said = process.read()
-    if "refused" in said:
-        raise RunError(said["refused"], where=outcome.runtime)
+    said = process.read(Said)
+    if said.refused is not None:
+        raise RunError(said.refused, where=outcome.runtime)
     wrong = Outcome(outcome.chosen, certificate=said).first_wrong()
     if wrong:
         raise RunError(f"another process gave other answers: {wrong}", where=outcome.runtime)
 
 
 def _take_turn(process: Process, number: int, cycle: int, case: int, batch: int) -> None:
-    facts = process.turn(case, batch)
+    timed = process.turn(case, batch)
     slept = 0.0
     if process.ended is not None:
-        slept = facts["slept"] - process.ended
-    process.ended = facts["ended"]
+        slept = timed.slept - process.ended
+    process.ended = timed.ended
     outcome = process.outcome
-    outcome.peak_bytes = max(outcome.peak_bytes, facts["peak"])
-    calls = [nanoseconds / 1e9 for nanoseconds in facts["calls"]]
-    turn = Turn(number, cycle, batch, calls, facts["cpu"], facts["threads"], slept)
+    outcome.peak_bytes = max(outcome.peak_bytes, timed.peak)
+    calls = [nanoseconds / 1e9 for nanoseconds in timed.calls]
+    turn = Turn(number, cycle, batch, calls, timed.cpu, timed.threads, slept)
     outcome.turns.append(turn)

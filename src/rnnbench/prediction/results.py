@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from rnnbench.prediction.measure import Facts, Job, Outcome, Turn, measure
+from rnnbench.prediction.measure import Job, Outcome, Prepared, Said, Turn, measure
 from rnnbench.records import timestamps
 from rnnbench.records.predictions import (
     Batch,
@@ -19,7 +19,6 @@ from rnnbench.records.predictions import (
     Range,
     Results,
     Runtime,
-    Validation,
 )
 from rnnbench.tables.stats import Interval, mean_interval
 from rnnserve import FULL_PRECISION
@@ -40,21 +39,16 @@ def measured(job: Job, name: str, say: Callable[[str], None]) -> Results:
 def results_of(
     job: Job,
     name: str,
-    prepared: Facts,
+    prepared: Prepared,
     outcomes: Sequence[Outcome],
     started: str,
 ) -> Results:
     """The results of a measurement, from what `measure.measure` returned."""
     reference = outcomes[0]
-    steps = prepared["steps"]
-    runtimes = [_runtime(job, outcome, reference, steps) for outcome in outcomes]
+    runtimes = [_runtime(job, outcome, reference, prepared.steps) for outcome in outcomes]
     full = [each for each in outcomes if each.chosen.precision == FULL_PRECISION]
     lower = [each for each in outcomes if each.chosen.precision != FULL_PRECISION]
     fastest = [_fastest(full, lower, batch) for batch in _batches(full)]
-    validation = None
-    if prepared.get("validation"):
-        facts = prepared["validation"]
-        validation = Validation(facts["name"], facts["value"], facts["samples"])
     return Results(
         name=name,
         model=str(job.config["model"].get("file") or job.function),
@@ -62,19 +56,19 @@ def results_of(
         started=started,
         finished=timestamps.now(),
         threads=job.threads,
-        steps=steps,
+        steps=prepared.steps,
         rounds=job.rounds,
         cycles=job.cycles,
         compared_with=reference.runtime,
-        reference=prepared["reference"],
-        biases_changed=prepared["biases_changed"],
-        cases=[case["name"] for case in prepared["cases"]],
-        bounds=prepared["bounds"],
+        reference=prepared.reference,
+        biases_changed=prepared.biases_changed,
+        cases=[case.name for case in prepared.cases],
+        bounds=prepared.bounds,
         runtimes=runtimes,
         fastest=fastest,
-        lower_bounds=prepared.get("lower_bounds", {}),
+        lower_bounds=prepared.lower_bounds,
         trained=job.train,
-        validation=validation,
+        validation=prepared.validation,
     )
 
 
@@ -112,10 +106,8 @@ def _batches(outcomes: Sequence[Outcome]) -> list[int]:
 
 
 def _runtime(job: Job, outcome: Outcome, reference: Outcome, steps: int | None) -> Runtime:
-    said = outcome.certificate
-    differences = [
-        fact["difference"] for fact in said.get("differences", []) if "error" not in fact
-    ]
+    said = outcome.certificate or Said()
+    differences = [each.difference for each in said.differences if each.error is None]
     batches = []
     for batch in _batches([outcome]):
         batches.append(_batch(outcome, reference, batch, steps))
@@ -125,15 +117,15 @@ def _runtime(job: Job, outcome: Outcome, reference: Outcome, steps: int | None) 
         unequal=outcome.first_wrong(),
         difference=max(differences, default=None),
         batches=batches,
-        load_seconds=said.get("load_seconds"),
-        file_bytes=said.get("bytes"),
+        load_seconds=said.load_seconds,
+        file_bytes=said.bytes,
         peak_bytes=outcome.peak_bytes or None,
         notes=_notes(job, outcome),
-        versions=said.get("versions", {}),
-        code=said.get("code"),
+        versions=said.versions,
+        code=said.code,
         folder=outcome.folder,
         precision=outcome.chosen.precision,
-        validation=said.get("validation"),
+        validation=said.validation,
     )
 
 

@@ -21,7 +21,8 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Index = Annotated[int, Meta(ge=0, le=10**6)]
 Peak = Annotated[float, Meta(gt=0, le=1e6)]  # TFLOP/s
-Section = Mapping[str, Any]
+Section = Mapping[str, object]
+Kinds = Mapping[str, object]  # name → the type of the value
 
 
 class Kernel(msgspec.Struct):
@@ -37,7 +38,7 @@ class Card(msgspec.Struct):
 
 class Model(msgspec.Struct):
     batch: Positive | None = None
-    optimizer: Any = None
+    optimizer: object = None
 
 
 class Options(msgspec.Struct):
@@ -49,7 +50,7 @@ class Name(msgspec.Struct):
 
 
 # Values that tables or reports read. Others may have any type and are only shown.
-MEASURED: Mapping[str, Any] = {
+MEASURED: Kinds = {
     "wall_seconds": Seconds,
     "peak_memory_bytes": Count,
     "parameters": Count,
@@ -63,7 +64,7 @@ MEASURED: Mapping[str, Any] = {
     "optimizer": Section,
     "random_layers": list[str],
 }
-DETAILS: Mapping[str, Any] = {
+DETAILS: Kinds = {
     "load": dict[str, Number],
     "waited": Seconds,
     "samples": Count,
@@ -75,7 +76,7 @@ DETAILS: Mapping[str, Any] = {
     "before_fork": Seconds,
     "weighted": list[Literal["train", "val"]],
 }
-CONFIG: Mapping[str, Any] = {
+CONFIG: Kinds = {
     "model": Model,
     "rnn": Options,
     "dataset": Name,
@@ -84,7 +85,7 @@ CONFIG: Mapping[str, Any] = {
     "build": Section,
     "precision": str,
 }
-TURN: Mapping[str, Any] = {
+TURN: Kinds = {
     "turn": Index,
     "cycle": Index,
     "start": Moment,
@@ -97,13 +98,13 @@ TURN: Mapping[str, Any] = {
     "reads": Duration,
 }
 NEEDED_OF_A_TURN = ("turn", "cycle", "start", "seconds", "steps", "full")
-_COLUMNS: Mapping[str, Any] = {
+_COLUMNS: Kinds = {
     name: list[kind] if name in NEEDED_OF_A_TURN else list[kind | None]  # type: ignore[valid-type]
     for name, kind in TURN.items()
 }
 
 
-def misfit(name: str, value: Any, kinds: Mapping[str, Any]) -> str | None:
+def misfit(name: str, value: object, kinds: Kinds) -> str | None:
     """Why a value does not fit its kind; None if it fits.
 
     - `name`: of the value; one without a kind fits.
@@ -119,12 +120,12 @@ def misfit(name: str, value: Any, kinds: Mapping[str, Any]) -> str | None:
     return None
 
 
-def fitting(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> dict[str, Any]:
+def fitting(values: Mapping[str, object], kinds: Kinds) -> dict[str, object]:
     """The `values` that fit their kinds."""
     return {name: value for name, value in values.items() if not misfit(name, value, kinds)}
 
 
-def check(field: str, values: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+def check(field: str, values: Mapping[str, object], kinds: Kinds) -> None:
     """Raises a `ValueError` that names the key if one of `values` does not fit its kind."""
     for name, value in values.items():
         why = misfit(name, value, kinds)

@@ -6,9 +6,9 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from rnnbench.axes import CERTIFIED_AXES, DOCUMENTATION
+from rnnbench.records.overrides import Settings
 
 OF_THE_FUNCTION = (*CERTIFIED_AXES, "dataset", "precision")
 # What decides how long and on which samples a model is trained; the sizes of its batches follow
@@ -18,10 +18,10 @@ OF_TRAINING = {f"model.{key}" for key in (*OF_BATCHES, "epochs", "metrics", "dat
 SCHEMAS = (3, 4)  # of certificates. Those of schema 3 do not train with the model's own optimizer.
 
 
-def function_of(config: Mapping[str, Any], schema: int = 4) -> dict[str, Any]:
+def function_of(config: Mapping[str, object], schema: int = 4) -> dict[str, object]:
     """The values of a composed `config` that a certificate of `schema` depends on."""
     left_out = OF_TRAINING | ({"model.optimizer"} if schema == 3 else set())
-    function: dict[str, Any] = {}
+    function: dict[str, object] = {}
     for name in OF_THE_FUNCTION:
         section = config.get(name)
         if isinstance(section, Mapping):
@@ -35,7 +35,9 @@ def function_of(config: Mapping[str, Any], schema: int = 4) -> dict[str, Any]:
     return function
 
 
-def certificate_key(choices: Mapping[str, str], config: Mapping[str, Any], schema: int = 4) -> str:
+def certificate_key(
+    choices: Mapping[str, str], config: Mapping[str, object], schema: int = 4
+) -> str:
     """The key of the certificate of the function: ``digits_rnn-lstm-current-0a1b2c3d4e5f``. It ends
     with a digest of `function_of`; the choices before it are for the reader."""
     text = json.dumps(function_of(config, schema), sort_keys=True, separators=(",", ":"))
@@ -44,7 +46,7 @@ def certificate_key(choices: Mapping[str, str], config: Mapping[str, Any], schem
     return re.sub(r"[^A-Za-z0-9_.+=-]+", "_", "-".join([*parts, digest[:12]]))
 
 
-def function_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
+def function_overrides(overrides: Settings) -> Settings:
     """The `overrides` (dotted key → value) that change the function."""
     changing = {}
     for key, value in overrides.items():

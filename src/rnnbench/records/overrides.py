@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rnnworker.options import PREFIX
 
 SEPARATOR = ", "
+Settings = Mapping[str, object]  # dotted key → its value, of any type, as a user sets it
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Overrides:
     items: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, overrides: Mapping[str, Any]) -> Overrides:
+    def of(cls, overrides: Settings) -> Overrides:
         return cls(tuple(sorted((key, str(value)) for key, value in overrides.items())))
 
     @property
@@ -95,7 +95,7 @@ def reference_label(reference: Mapping[str, str]) -> str:
     return ", ".join(labels.values())
 
 
-def label(choice: str, overrides: Mapping[str, Any], section: str) -> str:
+def label(choice: str, overrides: Settings, section: str) -> str:
     """``keras``, or ``cudnn_raw op=CudnnRNNV3`` if `overrides` change the choice's `section`."""
     return labelled(choice, Overrides.of(overrides).those(lambda key: section_of(key) == section))
 

@@ -7,17 +7,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Peak
+from rnnbench.records.overrides import Settings
 from rnnbench.records.record import Run
 from rnnbench.records.store import as_kind, read_json
 
 BATCH_RUNS = 24
 MOST_BATCHES = 100
+Number = Annotated[int, Meta(ge=2)]
+Limit = Annotated[float, Meta(gt=0, lt=1e12)]
+Precision = Annotated[Limit, Meta(examples=["0.025, for ± 2.5 %"])]
+Seconds = Annotated[Limit, Meta(examples=["300"])]
 
 
 class PlannedRound(NamedTuple):
@@ -27,6 +33,58 @@ class PlannedRound(NamedTuple):
     number: int
     total: int
     runs: list[Run]
+
+
+class PlannedImplementation(msgspec.Struct, frozen=True):
+    """An implementation of a certificate.
+
+    - `name`: its rnn choice and the overrides of ``rnn``; `rnn`: its section.
+    - `skip`: why it cannot run on the device of the certificate's config, or None.
+    """
+
+    name: str
+    rnn: Mapping[str, Any]
+    skip: str | None
+
+
+class PlannedDevice(msgspec.Struct, frozen=True):
+    """A device of a certificate, with its section.
+
+    - `implementations`: the names of those that are tested on it.
+    - `batches`: the settings of the model that decide the sizes of its batches there.
+    """
+
+    name: str
+    device: Mapping[str, Any]
+    implementations: Sequence[str]
+    batches: Sequence[Mapping[str, Any]]
+
+
+class PlannedCertificate(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate to make, as ``certificates.json`` has it by key.
+
+    - `identity`: everything that decides whether it must be made again; `digest`: its SHA-256.
+    - `choices`, `overrides`: those that the runs it applies to have in common.
+    - `config`: the part of a run's config that its worker receives.
+    - `devices`: the device of `config` first.
+    """
+
+    key: str
+    digest: str
+    identity: Mapping[str, object]
+    choices: Mapping[str, str]
+    overrides: Settings
+    config: Mapping[str, Any]
+    implementations: tuple[PlannedImplementation, ...]
+    devices: tuple[PlannedDevice, ...]
+
+    @property
+    def computed_by(self) -> dict[str, str]:
+        """Implementation → the value of ``rnn.implementation``."""
+        return {each.name: each.rnn["implementation"] for each in self.implementations}
+
+    def as_dict(self) -> dict[str, object]:
+        return dict(msgspec.to_builtins(self))
 
 
 class RunHead(msgspec.Struct, frozen=True):
@@ -54,6 +112,30 @@ class Obstacle(msgspec.Struct, frozen=True):
     remedy: str
 
 
+class Repeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The key ``repeats`` of an experiment: the rule that decides how many runs it has.
+
+    - `least`, `most`: minimum and maximum number of runs of each configuration.
+    - `until`: stop when half the relative 95 % interval is at most this (0.025: ± 2.5 %), of the
+      ratio to the reference in a round, or of the time of runs that do not take turns; or None.
+    - `budget_s`: stop when the workers of all runs have used this wall time in seconds; or None.
+    - `turns`: train again in each round, from the same weights, until its turns are this share of
+      its time (0.6: turns for 1.5 times as long as starting took); or None: each run trains once.
+    """
+
+    least: Number = 3
+    most: Number
+    until: Precision | None = None
+    budget_s: Seconds | None = None
+    turns: Annotated[float, Meta(gt=0, le=0.9)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.most < self.least:
+            raise ValueError(f"most is {self.most}, but must not be below least, {self.least}")
+        if self.until is None and self.budget_s is None:
+            raise ValueError("needs until, budget_s or both; until: 0.025 means ± 2.5 %")
+
+
 class Experiment(msgspec.Struct, frozen=True):
     """``experiment.json``: what a report says about its experiment in addition to the runs.
 
@@ -68,7 +150,7 @@ class Experiment(msgspec.Struct, frozen=True):
     about: str
     reference: dict[str, str]
     lead: str = "time"
-    repeats: dict[str, Any] | None = None
+    repeats: Repeats | None = None
     skipped: tuple[Skipped, ...] = ()
     rerun: str = ""
     peak_tflops: dict[str, dict[str, Peak]] = {}
@@ -86,6 +168,13 @@ def read_experiment(file: Path) -> Experiment:
     """Raises `RecordError` if the file does not describe an experiment."""
     remedy = "move the file aside and run snakemake again, which writes it."
     return as_kind(read_json(file), Experiment, "does not describe an experiment", file, remedy)
+
+
+def read_certificates(file: Path) -> dict[str, PlannedCertificate]:
+    """Key → planned certificate. Raises `RecordError` if the file does not have them."""
+    remedy = "run the same command again, which writes the plan."
+    kind = dict[str, PlannedCertificate]
+    return as_kind(read_json(file), kind, "does not have planned certificates", file, remedy)
 
 
 def read_runs(plan: Path) -> list[Run]:

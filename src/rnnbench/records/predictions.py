@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from rnnbench.errors import RecordError
+from rnnbench.records.overrides import Settings
 from rnnbench.records.store import as_kind, read_json
 from rnnserve import FULL_PRECISION, precision_of
 
@@ -137,7 +138,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     digest: str = ""
     choices: dict[str, str] = {}
-    overrides: dict[str, Any] = {}
+    overrides: Settings = {}
     model: str
     machine: str
     started: str

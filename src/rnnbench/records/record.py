@@ -29,6 +29,7 @@ from rnnbench.records.bounds import (
     check_path_component,
     check_timestamp,
 )
+from rnnbench.records.overrides import Settings
 
 SCHEMA = 4
 STATUSES = ("clean", "suspect", "void")
@@ -62,9 +63,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     block: bounds.Index
     digest: str
     round: str
-    identity: Mapping[str, Any]
+    identity: Mapping[str, object]
     choices: Mapping[str, str]
-    overrides: Mapping[str, Any]
+    overrides: Settings
     seed: Annotated[int, Meta(ge=-(2**53), le=2**53)]
     repeat: bounds.Index
     alias: str | None
@@ -80,7 +81,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """The name without seed and repeat."""
         return self.name.removesuffix(f"-s{self.seed}-r{self.repeat}")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return msgspec.structs.asdict(self)
 
     def line(self) -> bytes:

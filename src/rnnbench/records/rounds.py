@@ -7,13 +7,12 @@ import glob
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Any
 
 import msgspec
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Seconds
-from rnnbench.records.plan_file import read_heads
+from rnnbench.records.plan_file import Repeats, read_heads
 from rnnbench.records.record import Record, Run
 from rnnbench.records.store import (
     as_kind,
@@ -57,7 +56,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - `digest`: of the run that was planned.
     - `verdict`, `wall_seconds`: as in the record.
     - `not_needed`: why there is no record.
-    - `repeats`: the rule that decided this.
+    - `repeats`: the rule that decided this, which is only compared: of other versions, too.
     """
 
     companions: tuple[str, ...] = ()
@@ -66,7 +65,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str | None = None
     wall_seconds: Seconds | None = None
     not_needed: NotNeeded | None = None
-    repeats: Mapping[str, Any] | None = None
+    repeats: Mapping[str, object] | None = None
 
     def __post_init__(self) -> None:
         if self.record is None and self.not_needed is None:
@@ -94,14 +93,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return ()
         return (self.record, *self.companions)
 
-    def is_valid(self, root: Path, rule: Mapping[str, Any] | None) -> bool:
+    def is_valid(self, root: Path, rule: Repeats | None) -> bool:
         """Whether its records can be read, or its run is not needed by the current rule.
 
         - `root`: the results folder.
         - `rule`: the experiment's ``repeats``, or None.
         """
         if self.record is None:
-            return self.repeats == rule
+            return bool(self.repeats == msgspec.to_builtins(rule))
         _, faults = read_records([self], root)
         return not faults
 
@@ -265,7 +264,7 @@ def unfinished(
     runs: Iterable[Run],
     results: Mapping[str, Result],
     root: Path,
-    rule: Mapping[str, Any] | None,
+    rule: Repeats | None,
 ) -> list[Run]:
     """The planned runs without a valid result as they are planned.
 

@@ -20,7 +20,7 @@ from rnnbench.report.sentences import as_fast
 from rnnbench.report.speed import TIME_COLUMNS
 from rnnbench.report.tables import Tables
 from rnnbench.tables.contests import Contest
-from rnnbench.tables.estimates import Key, key_of
+from rnnbench.tables.estimates import Key
 from rnnbench.tables.outcome import COMPARED, Equality, Outcome
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import compared
@@ -250,7 +250,7 @@ class Comparison:
         for contest in self._tables.contests:
             keys |= set(contest.keys.values())
         table = self._tables.time
-        chosen = [key_of(row) in keys for row in table.to_dict("records")]
+        chosen = [key in keys for key in table[KEY].itertuples(index=False, name=None)]
         return table[chosen]
 
     def _has_suspect(self, key: Key) -> bool:

@@ -156,7 +156,11 @@ class Content:
                 self.unequal_runs[key] = f"{row['unequal']} against {base}: {row['difference']}"
             if row["equal"]:
                 self.equal_runs[key] = joined((row["equal"], row["equal_why"]), ": ")
-            numbers = {name: row[name] for name in SPEEDUP if n.is_number(row[name])}
+            numbers = {}
+            for name in SPEEDUP:
+                number = row[name]
+                if n.is_number(number):
+                    numbers[name] = number
             if "speedup" in numbers:
                 self.speedups[key] = numbers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 from rnnbench.axes import Row
 from rnnbench.records import timestamps
@@ -18,7 +18,7 @@ TIMES = "×"
 FINEST = 5  # decimals of a bound close to 1; a bound that is closer reads as 1
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether `value` is neither missing, text nor infinite."""
     return value is not None and not isinstance(value, str) and math.isfinite(value)
 

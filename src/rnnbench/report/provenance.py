@@ -18,8 +18,7 @@ from rnnbench.report.labels import configuration_anchor
 from rnnbench.report.section import WORDS, RawConfiguration, RawRun, Section
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, view_of
-from rnnbench.tables.estimates import move_named_options
-from rnnbench.tables.frame import run_facts
+from rnnbench.tables.estimates import columns_of_record
 from rnnbench.tables.runs import provenance
 from rnnworker.cards import all_cards
 
@@ -125,7 +124,7 @@ def raw_configurations(m: Tables) -> list[RawConfiguration]:
             own = {fact: facts[fact] for fact in facts if fact not in common}
             runs.append(RawRun(record, own, m.inputs.mlflow.get(record.key, "")))
 
-        row = move_named_options(run_facts(records[0]), m.reference)
+        row = columns_of_record(records[0], m.reference)
         result.append(
             RawConfiguration(
                 anchor=configuration_anchor(row),

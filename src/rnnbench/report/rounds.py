@@ -54,9 +54,9 @@ def label_among(run: Run, runs: Sequence[Run]) -> str:
     ``block units=512``."""
     every = [{**each.choices, **each.overrides} for each in runs]
     differing = []
-    for key, value in run.choices.items():
-        if any(each.get(key) != value for each in every):
-            differing.append(value)
+    for axis, choice in run.choices.items():
+        if any(each.get(axis) != choice for each in every):
+            differing.append(choice)
     for key, value in run.overrides.items():
         if any(each.get(key) != value for each in every):
             differing.append(f"{last_component(key)}={value}")

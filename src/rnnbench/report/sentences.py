@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rnnbench.axes import KEY
 from rnnbench.records.overrides import labelled, reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import (
@@ -15,11 +16,11 @@ from rnnbench.report.labels import (
 from rnnbench.report.numbers import Row
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.contests import Contest, Contestant, DeviceChoice
-from rnnbench.tables.frame import columns_of
 from rnnbench.tables.outcome import Outcome
 from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import outcome_of
 
+RNN = KEY.index("rnn")
 CONTESTS = 4  # devices named in one answer; the tables have the others
 RIVALS = 5  # lines of a ranking; the table has the others
 OTHER_FUNCTIONS = 3  # whose ratios are named
@@ -147,7 +148,7 @@ def ranking(words: ContestWords, about: Mapping[str, str]) -> tuple[Line, ...]:
 
 def _about(contestant: Contestant, about: Mapping[str, str]) -> str:
     """What its implementation is, in a few words."""
-    whole = about.get(columns_of(contestant.key)["rnn"], "")
+    whole = about.get(str(contestant.key[RNN]), "")
     return whole.partition(". ")[0].removesuffix(".")
 
 

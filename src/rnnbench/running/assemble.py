@@ -240,7 +240,7 @@ def phases_of(events: Events) -> tuple[Phase, ...]:
     return tuple(_valid(ended, Phase))
 
 
-def epochs_of(events: Events) -> tuple[Epoch, ...]:
+def epochs_of(events: Sequence[Facts]) -> tuple[Epoch, ...]:
     """The epochs, in the order of the events.
 
     An epoch with too few timed steps to know its seconds gets them from the median step of the

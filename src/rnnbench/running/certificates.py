@@ -16,13 +16,14 @@ import msgspec
 
 from rnnbench import locks
 from rnnbench.errors import RunError
+from rnnbench.records.plan_file import PlannedCertificate, PlannedImplementation
 from rnnbench.records.store import Place, write_json
 from rnnbench.running import worker
 from rnnbench.running.assemble import facts_of
 from rnnbench.running.progress import draw, print_progress
 from rnnbench.running.verdict import LESS_MEMORY, failure_reason
 from rnnbench.running.worker import Event, Facts, Outcome, job_of, supervise
-from rnnbench.sources.certificates import NOT_TRIED, certificate_of
+from rnnbench.sources.certificates import NOT_TRIED, Certificate, certificate_of
 from rnnworker import machine
 from rnnworker.cohorts import memory_capacity, must_retry_alone
 from rnnworker.forked_workers import Importers
@@ -56,18 +57,17 @@ MEASURED = (
 
 
 def certify(
-    planned: Facts,
+    planned: PlannedCertificate,
     place: Place,
     check: Callable[[], None] = lambda: None,
     *,
     pinned_md5: str | None = None,
     importers: Importers | None = None,
-) -> dict[str, Any]:
+) -> Certificate:
     """Makes, writes and returns a certificate, while nothing else on this host is timed. The
     workers of its devices run side by side, or one after the other if one of them uses a GPU or
     memory may not suffice.
 
-    - `planned`: its entry of ``certificates.json``.
     - `check`: called when the workers have ended; raises if their inputs have changed.
     - `pinned_md5`: the md5 of the dataset from which the workers may load pickles.
     - `importers`: those of a loop over rounds.
@@ -76,17 +76,17 @@ def certify(
     be written.
     """
     jobs = {}
-    for job in certificate_jobs(planned):
+    for job in certificate_jobs(planned.as_dict()):
         general = job_of(job["config"], place.root, pinned_md5=pinned_md5)
         jobs[job["device"]] = {**general, **job}
 
     here = machine.fingerprint()["machine"]
-    key = planned["key"]
+    key = planned.key
     outcomes = _outcomes(jobs, key, place, importers)
     check()
-    certificate = assembled_certificate(planned, outcomes, here)
-    write_json(place.folder / "certificates" / f"{key}.json", certificate)
-    return certificate
+    content = assembled_certificate(planned, outcomes, here)
+    write_json(place.folder / "certificates" / f"{key}.json", content)
+    return certificate_of(content, f"certificate {key}")
 
 
 def _outcomes(
@@ -163,17 +163,16 @@ def _say_phase(label: str, event: Event) -> None:
 
 
 def assembled_certificate(
-    planned: Facts,
+    planned: PlannedCertificate,
     outcomes: Mapping[str, Outcome],
     made_on: str,
-) -> dict[str, Any]:
-    """The certificate, from what the workers reported before they ended.
+) -> dict[str, object]:
+    """The content of a certificate's file, from what the workers reported before they ended.
 
-    - `planned`: its entry of ``certificates.json``.
     - `outcomes`: device → its worker's outcome; the first planned device has one.
     - `made_on`: the machine.
     """
-    first = outcomes[planned["devices"][0]["name"]]
+    first = outcomes[planned.devices[0].name]
     reported = facts_of(first.events, "certificate")
     precision = reported.get("precision")
     tolerance = reported.get("tolerance") or TOLERANCE.get(precision or DEFAULT, {})
@@ -183,12 +182,12 @@ def assembled_certificate(
     }
 
     entries = {}
-    for implementation in planned["implementations"]:
-        name = implementation["name"]
+    for implementation in planned.implementations:
+        name = implementation.name
         entry = _entry(implementation, first, reported.get("implementations") or {})
-        for place in planned["devices"]:
-            if name in place["implementations"]:
-                entry = _with_device(entry, place["name"], on_devices, name)
+        for place in planned.devices:
+            if name in place.implementations:
+                entry = _with_device(entry, place.name, on_devices, name)
         # What failed by itself is wrong apart from layers and steps.
         entry["function_why"] = None
         if entry["status"] in ("failed", "refused"):
@@ -197,10 +196,10 @@ def assembled_certificate(
 
     data = {
         "schema": 4,
-        "key": planned["key"],
-        **planned["choices"],
-        "overrides": planned["overrides"],
-        "digest": planned["digest"],
+        "key": planned.key,
+        **planned.choices,
+        "overrides": planned.overrides,
+        "digest": planned.digest,
         "machine": made_on,
         "precision": precision,
         "tolerance": tolerance,
@@ -208,20 +207,21 @@ def assembled_certificate(
         "pairs": reported.get("pairs") or [],
     }
 
-    found = certificate_of(data, f"certificate {planned['key']}")
+    found = certificate_of(data, f"certificate {planned.key}")
     judged = {"implementations": found.implementations, "pairs": found.pairs}
     return {**data, **msgspec.to_builtins(judged)}
 
 
-def _entry(implementation: Facts, outcome: Outcome, reported: Facts) -> dict[str, Any]:
+def _entry(
+    implementation: PlannedImplementation, outcome: Outcome, reported: Facts
+) -> dict[str, Any]:
     """What the first device's worker reported about an implementation, or why it did not.
 
-    - `implementation`: as it is planned.
     - `outcome`: of the worker.
     - `reported`: name of an implementation → its entry.
     """
-    name = implementation["name"]
-    why = implementation["skip"]
+    name = implementation.name
+    why = implementation.skip
     status = "not_run"
     code = None
     if name in reported and not why:

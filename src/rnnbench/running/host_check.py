@@ -7,10 +7,10 @@ import subprocess
 import sys
 import time
 import warnings as warnings_module
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -23,50 +23,56 @@ SLOWED = 1.2  # duration of the random reads at which steps take 7 % longer (`ta
 SWAPPED_BYTES = 64 * 2**20
 
 
-def warnings(facts: Mapping[str, Any]) -> list[str]:
-    """Warnings about a host, each with its remedy. No side effects.
+@dataclass(frozen=True, kw_only=True)
+class HostFacts:
+    """What may distort times; None if it cannot be read.
 
-    `facts`: as `read_host_facts` returns them; facts that could not be read are None.
+    - `cores`: the number that this process may use; `busy`: how many of them other processes keep
+      busy in about a second.
+    - `slowness`: how many times their known duration random reads take (`rnnworker.processors`).
+    - `governor`: the frequency governor.
+    - `gpu_processes`: other processes on NVIDIA GPUs.
     """
+
+    busy: float | None
+    cores: int
+    slowness: float | None
+    governor: str | None
+    on_battery: bool
+    swapped_bytes: int
+    gpu_processes: Sequence[str]
+
+
+def warnings(facts: HostFacts) -> list[str]:
+    """Warnings about a host, each with its remedy. No side effects."""
     messages = []
-    busy = facts.get("busy")
-    cores = facts.get("cores") or 1
-    if busy is not None and busy > BUSY_SHARE * cores:
+    if facts.busy is not None and facts.busy > BUSY_SHARE * facts.cores:
         messages.append(
-            f"other processes keep {busy:.1f} of {cores} cores busy; stop them, or runs will be "
-            "suspect"
+            f"other processes keep {facts.busy:.1f} of {facts.cores} cores busy; stop them, or "
+            "runs will be suspect"
         )
-    slowness = facts.get("slowness")
-    if slowness is not None and slowness > SLOWED:
+    if facts.slowness is not None and facts.slowness > SLOWED:
         messages.append(
-            f"something outside this machine slows it down: reads take {slowness:.2f} times "
-            "as long as on an undisturbed core; intervals will be wider than at another hour"
+            "something outside this machine slows it down: reads take "
+            f"{facts.slowness:.2f} times as long as on an undisturbed core; intervals will be "
+            "wider than at another hour"
         )
-    governor = facts.get("governor")
-    if governor not in (None, "performance"):
+    if facts.governor not in (None, "performance"):
         messages.append(
-            f"the frequency governor is {governor}; `cpupower frequency-set -g performance` "
+            f"the frequency governor is {facts.governor}; `cpupower frequency-set -g performance` "
             "makes times comparable"
         )
-    if facts.get("on_battery"):
+    if facts.on_battery:
         messages.append("this machine runs on battery; plug it in")
-    if (facts.get("swapped_bytes") or 0) > SWAPPED_BYTES:
+    if facts.swapped_bytes > SWAPPED_BYTES:
         messages.append("memory is swapped out; close programs that use much memory")
-    for process in facts.get("gpu_processes") or ():
+    for process in facts.gpu_processes:
         messages.append(f"process {process} uses a GPU; stop it before timing on that GPU")
     return messages
 
 
-def read_host_facts() -> dict[str, Any]:
-    """Facts for `warnings`; None for a number or text that cannot be read:
-
-    - ``cores``: the number that this process may use; ``busy``: how many of them other processes
-      keep busy in about a second.
-    - ``slowness``: how many times their known duration random reads take (`rnnworker.processors`).
-    - ``governor``: the frequency governor.
-    - ``on_battery``, ``swapped_bytes``.
-    - ``gpu_processes``: other processes on NVIDIA GPUs.
-    """
+def read_host_facts() -> HostFacts:
+    """The facts of this host. Takes about a second."""
     cores = os.sched_getaffinity(0)
 
     started = time.monotonic()
@@ -86,15 +92,15 @@ def read_host_facts() -> dict[str, Any]:
     with warnings_module.catch_warnings(action="ignore"):  # gVisor has no /proc/vmstat
         swapped = psutil.swap_memory().used
 
-    return {
-        "busy": busy,
-        "cores": len(cores),
-        "slowness": slowness,
-        "governor": governor,
-        "on_battery": battery is not None and not battery.power_plugged,
-        "swapped_bytes": swapped,
-        "gpu_processes": _gpu_processes(),
-    }
+    return HostFacts(
+        busy=busy,
+        cores=len(cores),
+        slowness=slowness,
+        governor=governor,
+        on_battery=battery is not None and not battery.power_plugged,
+        swapped_bytes=swapped,
+        gpu_processes=_gpu_processes(),
+    )
 
 
 def _others_seconds(cores: set[int]) -> float | None:

@@ -9,10 +9,10 @@ from contextlib import suppress
 
 from rnnbench.errors import RecordError
 from rnnbench.records.overrides import label as label_of
+from rnnbench.records.plan_file import PlannedCertificate, read_certificates
 from rnnbench.records.record import NOT_CERTIFIED, Reason, Run
 from rnnbench.records.store import Place, read_json
 from rnnbench.running.verdict import LESS_MEMORY
-from rnnbench.running.worker import Facts
 from rnnbench.sources.certificates import certificate_of
 from rnnworker.options import is_user_file
 from rnnworker.user_functions import OUT_OF_MEMORY
@@ -30,7 +30,7 @@ def refusals(runs: Sequence[Run], place: Place) -> dict[str, Reason]:
     """
     refused: dict[str, Reason] = {}
     with suppress(RecordError):
-        certificates = read_json(place.folder / "certificates.json")
+        certificates = read_certificates(place.folder / "certificates.json")
         for run in runs:
             planned = certificates.get(run.certificate or "")
             is_trained = run.config["measure"].get("uncertified")
@@ -43,11 +43,10 @@ def refusals(runs: Sequence[Run], place: Place) -> dict[str, Reason]:
     return refused
 
 
-def _why_refused(run: Run, planned: Facts, place: Place) -> Reason | None:
+def _why_refused(run: Run, planned: PlannedCertificate, place: Place) -> Reason | None:
     """Why a run is not trained, by its certificate; None if it is trained.
 
-    `planned`: the certificate's entry of ``certificates.json``. One that was made of another plan
-    does not count.
+    `planned`: its certificate. One that was made of another plan does not count.
     """
     folder = place.folder / "certificates"
     key = str(run.certificate)
@@ -58,7 +57,7 @@ def _why_refused(run: Run, planned: Facts, place: Place) -> Reason | None:
     rnn = label_of(run.choices["rnn"], run.overrides, "rnn")
     device = label_of(run.choices["device"], run.overrides, "device")
     entry = made.implementations.get(rnn)
-    if entry is None or made.digest != planned.get("digest"):
+    if entry is None or made.digest != planned.digest:
         return None
     wrong = entry.wrong_on(device)
     if not wrong:
@@ -75,8 +74,7 @@ def _why_refused(run: Run, planned: Facts, place: Place) -> Reason | None:
     correct = "correct the model, the data or the options"
     trains = " +measure.uncertified=true trains it all the same."
 
-    rnns = {each["name"]: each["rnn"] for each in planned.get("implementations", ())}
-    fault = made.fault_of_all(rnns)
+    fault = made.fault_of_all(planned.computed_by)
     file = run.config["rnn"]["implementation"]
     if fault:
         whose = "every implementation"
@@ -91,7 +89,7 @@ def _why_refused(run: Run, planned: Facts, place: Place) -> Reason | None:
         correct = f"correct {file} or its YAML (docs/own_kernel.md)"
 
     log = folder / "work" / f"{key}.log"
-    tried = [each["name"] for each in planned.get("devices", ())]
+    tried = [each.name for each in planned.devices]
     # The first device tests the function too. Its log has no number.
     if device in tried[1:] and not entry.function_why:
         log = folder / "work" / f"{key}.{tried.index(device)}.log"

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from rnnbench import locks
 from rnnbench.builds.environments import prepare
+from rnnbench.builds.pins import build_of
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
 from rnnbench.records.record import Reason, Record, Run, Verdict
@@ -71,7 +72,7 @@ def measure(
     name = planned[0].round
     hardware = machine.fingerprint()
     # Snakemake has made the environments; damage is repaired here, before anything is timed.
-    builds = {run.config["build"]["name"]: run.config["build"] for run in planned}
+    builds = {run.config["build"]["name"]: build_of(run.config["build"]) for run in planned}
     for build in builds.values():
         prepare(build, place.root, lambda message: print_progress(f"{label} {message}"))
 

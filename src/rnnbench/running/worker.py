@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import rnnworker
-from rnnbench.builds.launcher import environment, launcher
+from rnnbench.builds.launcher import launcher
+from rnnbench.builds.pins import build_of
 from rnnbench.errors import RunError
 from rnnbench.records.store import strict_loads
 from rnnworker import rounds, workers
@@ -21,8 +22,8 @@ from rnnworker.members import Member, Outcome
 __all__ = ["Event", "Outcome", "parse", "supervise"]
 
 Facts = Mapping[str, Any]  # name → value, of a run, a machine or a section of a config
-Event = dict[str, Any]
-Events = Sequence[Facts]
+Event = dict[str, object]
+Events = Sequence[Mapping[str, object]]
 
 
 def job_of(config: Facts, root: Path, **more: Any) -> dict[str, Any]:
@@ -59,9 +60,8 @@ def member(
     - `timing`: the descriptor of the host's timing lock, which the worker inherits.
     - `limits`, `more`: as in `Member`.
     """
-    build = job["config"]["build"]
+    build = build_of(job["config"]["build"])
     inherit = () if timing is None else (timing,)
-    environment(build)  # raises `ConfigError` for a list or a mapping
     files.parent.mkdir(parents=True, exist_ok=True)
     start = launcher(build, root)
     return workers.member_of(

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Count
+from rnnbench.records.overrides import Settings
 from rnnbench.records.store import IMPORTED, as_kind, read_json, readable
 from rnnworker.precision import DEFAULT, NOISES, NOT_FINITE, TOLERANCE, allowed_apart
 
@@ -106,7 +107,7 @@ class Implementation(msgspec.Struct):
     draws: bool | None = None
     outputs: Error | None = None
     gradients: Error | None = None
-    function: Mapping[str, Any] | None = None
+    function: Mapping[str, object] | None = None
     probed: dict[str, Layers] = {}
     applied: dict[str, Steps] = {}
     function_why: str | None = None
@@ -174,7 +175,7 @@ class Certificate(msgspec.Struct):
     model: str = ""
     cell: str = ""
     build: str = ""
-    overrides: Mapping[str, Any] = {}
+    overrides: Settings = {}
     digest: str | None = None
     machine: str | None = None
     precision: str | None = None
@@ -185,11 +186,11 @@ class Certificate(msgspec.Struct):
     def tolerance(self) -> Mapping[str, float]:
         return TOLERANCE.get(self.precision or DEFAULT, TOLERANCE[DEFAULT])
 
-    def fault_of_all(self, rnns: Mapping[str, Mapping[str, Any]]) -> Implementation | None:
+    def fault_of_all(self, computed_by: Mapping[str, str]) -> Implementation | None:
         """One of the implementations that ran, if all failed alike, apart from the numbers in the
         names of layers, and if their code differs: a fault of the model or of its data. Else None.
 
-        `rnns`: implementation → its ``rnn`` config section.
+        `computed_by`: implementation → the value of ``rnn.implementation``.
         """
         ran = []
         codes = set()
@@ -197,8 +198,8 @@ class Certificate(msgspec.Struct):
             if entry.status == "not_run":
                 continue
             ran.append(entry)
-            if name in rnns:
-                codes.add(rnns[name].get("implementation"))
+            if name in computed_by:
+                codes.add(computed_by[name])
         alike = {re.sub(r"_\d+\b", "", entry.function_why or "") for entry in ran}
         if len(codes) < 2 or alike == {""} or len(alike) > 1:
             return None

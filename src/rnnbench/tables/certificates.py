@@ -105,7 +105,7 @@ class Side:
         return self.configuration["variant"].get("precision") or "float32"
 
     @property
-    def read(self) -> Mapping[str, Any]:
+    def read(self) -> Mapping[str, object]:
         """The options that define the function, as the worker read them; empty if it did not."""
         for _, entry in self.entries:
             if entry.function:
@@ -157,7 +157,7 @@ class Side:
         function["cell"] = cell
         for key, value in function_overrides(dict(variant.items)).items():
             if is_model_key(key):
-                function[key] = value
+                function[key] = str(value)
         return function
 
     def differs_in_its_build(self) -> str | None:

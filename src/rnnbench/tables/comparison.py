@@ -121,7 +121,7 @@ def _versus_row(measured: Measurements, a: Key, b: Key) -> Row:
     """The columns of a pair of configurations that follow from their times: `seconds_a`,
     `seconds_b`, `ratio` with its interval, and those of `time.compared`."""
     result = compared(measured, a, b)
-    row = result.columns()
+    row = result.as_row()
     row["seconds_a"] = measured.estimates.seconds(a).estimate
     row["seconds_b"] = measured.estimates.seconds(b).estimate
     if result.speedup:
@@ -241,7 +241,7 @@ def _build_row(measured: Measurements, key: Key, base: Key) -> Row:
     result = compared(measured, key, base)
     row = {
         **identified(key, runs),
-        **result.columns(),
+        **result.as_row(),
         "against": base[BUILD],
         **seconds.columns("epoch_seconds", "epoch_low", "epoch_high"),
         "regression": False,

@@ -4,6 +4,7 @@ each task."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +35,7 @@ COST_COLUMNS = [
     "break_even_usd_per_hour",
     "on_front",
 ]
-Found = tuple[Row | None, pd.DataFrame]
+Found = tuple["pd.Series[Any] | None", pd.DataFrame]  # the best row, those as good
 
 
 def cost(measured: Measurements, time_table: pd.DataFrame) -> pd.DataFrame:
@@ -132,7 +133,7 @@ def _best(
     may_be_within = lows[limited] <= limit
     may_be_as_good = lows[measure] <= highs[measure][best]
     others = table[may_be_within & may_be_as_good].drop(best)
-    return within.iloc[0].to_dict(), others
+    return within.iloc[0], others
 
 
 def _cost_row(measured: Measurements, place: Row, base: Row) -> Row:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from rnnbench.axes import GROUP, KEY, Row
 from rnnbench.records.overrides import Overrides, is_model_key, option_of
+from rnnbench.records.record import Record
 from rnnbench.sources.prices import PriceList
 from rnnbench.tables.certificates import Certificates, Curves, Judgement
 from rnnbench.tables.frame import (
@@ -18,6 +19,7 @@ from rnnbench.tables.frame import (
     Key,
     columns_of,
     implementation_of,
+    run_facts,
     run_values,
     runs_for_estimates,
     split,
@@ -187,6 +189,11 @@ def with_named_options(table: pd.DataFrame, reference: Mapping[str, str]) -> pd.
     for name in ("variant", "options", "implementation"):
         columns[name] = [moved[row][name] for row in names]
     return table.assign(**columns)
+
+
+def columns_of_record(record: Record, reference: Mapping[str, str]) -> dict[str, object]:
+    """The columns of a record's configuration, as tables have them (see `with_named_options`)."""
+    return move_named_options(run_facts(record), reference)
 
 
 def move_named_options(row: Row, reference: Mapping[str, str]) -> Row:

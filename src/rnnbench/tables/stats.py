@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Interval:
             return False
         return not self.low <= value <= self.high
 
-    def columns(self, name: str, low: str = "", high: str = "") -> dict[str, Any]:
+    def columns(self, name: str, low: str = "", high: str = "") -> dict[str, float | None]:
         """The estimate and the ends as columns.
 
         - `name`: of the column of the estimate.

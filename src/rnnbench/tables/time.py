@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +88,7 @@ class Compared:
     unequal: Unequal | None = None
     method: Method | None = None
 
-    def columns(self) -> Row:
+    def as_row(self) -> Row:
         """The result as the columns of `compared`."""
         row: Row = {
             "words": self.outcome,
@@ -206,7 +207,7 @@ def time(measured: Measurements) -> pd.DataFrame:
                 "samples": int(samples),
                 "evaluate_seconds": _mean(runs["evaluate"]),
                 "predict_seconds": _mean(runs["predict"]),
-                **result.columns(),
+                **result.as_row(),
                 "speedup_suspect": bool(is_suspect),
                 "not_learning": measured.why_not_learning(key) or "",
             }
@@ -235,7 +236,7 @@ def ratios_shown(table: pd.DataFrame, low: str = "speedup_low") -> int:
     return count
 
 
-def by_run(frame: pd.DataFrame, configurations: pd.DataFrame) -> dict[str, Row]:
+def by_run(frame: pd.DataFrame, configurations: pd.DataFrame) -> dict[str, dict[Hashable, object]]:
     """Record key → the row of its configuration in `configurations`, for each run of the tidy
     `frame` that is not void and has one."""
     rows = {key_of(row): row for row in configurations.to_dict("records")}
@@ -292,7 +293,7 @@ def calls(measured: Measurements) -> pd.DataFrame:
             rows.append(
                 {
                     **identified(key, own),
-                    **result.columns(),
+                    **result.as_row(),
                     "call": call,
                     "samples": samples,
                     "batch": batch,

@@ -21,15 +21,17 @@ import yaml
 from msgspec import to_builtins
 from msgspec.structs import replace as with_fields
 
-from rnnbench.builds.pins import ENVIRONMENTS, pins_of
+from rnnbench.builds.pins import ENVIRONMENTS, build_of, pins_of
 from rnnbench.commands.arguments import DEFAULT_EXPERIMENT, conf_folders, overrides_of
 from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
-from rnnbench.grid.experiment import Experiment, Repeats
-from rnnbench.planning.plan import Batch, Certificate, Plan, Prediction, Round, facts_of
+from rnnbench.grid.experiment import Experiment
+from rnnbench.grid.overrides import Config
+from rnnbench.planning.plan import Batch, Plan, Prediction, Round, facts_of
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
+from rnnbench.records.plan_file import PlannedCertificate, Repeats
 from rnnbench.records.predictions import prediction_file
 from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
@@ -41,11 +43,11 @@ SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 
 # Those with a caption of their own in workflow/rules/report.smk.
 SHOWN_TABLES = {"accuracy", "time", "runs"}
-Planned = Round | Batch | Certificate | Prediction
+Planned = Round | Batch | PlannedCertificate | Prediction
 Wildcards = Any  # Snakemake's, with an attribute for each of the rule
 
 
-def load(config: Mapping[str, Any], root: Path, is_local: bool = True) -> Job:
+def load(config: Mapping[str, object], root: Path, is_local: bool = True) -> Job:
     """The job that ``--config``, a config file or a module's ``config`` requests. If nothing can
     run here, but others published results of its models, it only makes the page.
 
@@ -162,7 +164,7 @@ def damaged(job: Job) -> list[str]:
     Prints what is damaged, and changes nothing: the loop over rounds sets damaged records aside and
     measures what is missing.
     """
-    rule = to_builtins(job.plan.experiment.repeats)
+    rule = job.plan.experiment.repeats
     results, faults = results_in(job.root / job.folder)
     for fault in faults:
         say(fault)
@@ -185,6 +187,15 @@ def damaged(job: Job) -> list[str]:
     return list(again)
 
 
+def _configs(planned: Planned) -> list[Config]:
+    """The configs of the runs, or that of the certificate or prediction."""
+    if isinstance(planned, Round):
+        return [run.config for run in planned.runs]
+    if isinstance(planned, Batch):
+        return [run.config for each in planned.rounds for run in each.runs]
+    return [planned.config]
+
+
 class WildcardFunctions:
     """The functions of a rule's only wildcard, the key of one of the `items`: Snakemake calls them
     for the rule's input, parameters and resources. `kind` names the items in the error for an
@@ -204,7 +215,7 @@ class WildcardFunctions:
 
     def dataset(self, wildcards: Wildcards) -> list[str]:
         """The dataset files, without duplicates."""
-        configs = self.planned(wildcards).configs
+        configs = _configs(self.planned(wildcards))
         paths = dict.fromkeys(config["dataset"].get("path") for config in configs)
         return [path for path in paths if path]
 
@@ -213,14 +224,14 @@ class WildcardFunctions:
         duplicates."""
         files: dict[str, None] = {}
 
-        for config in self.planned(wildcards).configs:
-            pins = pins_of(config["build"], self._root)
+        for config in _configs(self.planned(wildcards)):
+            pins = pins_of(build_of(config["build"]), self._root)
             if pins:
                 files[f"{ENVIRONMENTS}/{pins.key}.json"] = None
 
         return list(files)
 
-    def identity(self, wildcards: Wildcards) -> dict[str, Any]:
+    def identity(self, wildcards: Wildcards) -> dict[str, object]:
         """What decides whether it is made again, so that Snakemake can say what has changed."""
         return dict(self.planned(wildcards).identity)
 
@@ -230,7 +241,7 @@ class WildcardFunctions:
 
     def device(self, wildcards: Wildcards) -> str:
         """The device of a round; if it has several, the one with most threads."""
-        devices = [config["device"] for config in self.planned(wildcards).configs]
+        devices = [config["device"] for config in _configs(self.planned(wildcards))]
         largest = max(devices, key=lambda device: device.get("threads") or 0)
         return str(largest["name"])
 
