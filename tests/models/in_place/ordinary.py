@@ -231,6 +231,48 @@ def own_call():
     return sequential(Doubled(4))
 
 
+class Distilled(keras.Model):
+    """Its `compile` has arguments of its own."""
+
+    def __init__(self, student, teacher):
+        super().__init__()
+        self.student = student
+        self.teacher = teacher
+        self.teacher.trainable = False
+
+    def compile(self, optimizer, between, share=0.3):
+        super().compile(optimizer=optimizer, loss="mae")
+        self.between = between
+        self.share = share
+
+    def call(self, inputs, training=None):
+        return self.student(inputs, training=training)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        of_data = super().compute_loss(x, y, y_pred, sample_weight, training)
+        return self.share * of_data + self.between(self.teacher(x), y_pred)
+
+
+def one_of_two(name):
+    parts = [layers.Input((3, 3)), layers.LSTM(4, name="rnn"), layers.Dense(1)]
+    return keras.Sequential(parts, name=name)
+
+
+def own_compile():
+    model = Distilled(one_of_two("student"), one_of_two("teacher"))
+    model(numpy.zeros((1, 3, 3), "float32"))
+    model.compile("adam", keras.losses.MeanSquaredError(), share=0.5)
+    return model
+
+
+def two_layers_of_one_name():
+    inputs = layers.Input((3, 3))
+    both = [one_of_two(name)(inputs) for name in ("first", "second")]
+    model = keras.Model(inputs, layers.Average()(both))
+    model.compile("adam", "mse")
+    return model
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
@@ -259,4 +301,5 @@ EQUAL = (
     without_cudnn,
     with_cudnn,
     own_call,
+    two_layers_of_one_name,
 )
