@@ -20,6 +20,7 @@ MODELS = ROOT / "tests" / "models" / "in_place" / "ordinary.py"
 OF_KERAS = ("keras", "unrolled")
 # Model → what its implementations are asked: all that are not `REFUSED` have to be certified.
 ASKED = {
+    "own_compile": ("keras", "block"),
     "two_layers_of_one_name": ("keras", "block"),
 }
 REFUSED: dict[tuple[str, str], str] = {}

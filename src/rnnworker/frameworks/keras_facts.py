@@ -2,6 +2,7 @@
 
 import sys
 
+from rnnlayers.which_keras import PACKAGES
 from rnnworker.options import is_function
 
 
@@ -14,6 +15,14 @@ def named_loss(loss):
     if loss is None or isinstance(loss, str):
         return loss
     return getattr(loss, "name", None) or getattr(loss, "__name__", None) or type(loss).__name__
+
+
+def of_keras(kind, name):
+    """The method `name` of the class `kind` of models as Keras has it, without an author's own."""
+    for base in kind.__mro__:
+        if name in vars(base) and base.__module__.partition(".")[0] in PACKAGES:
+            return vars(base)[name]
+    raise AttributeError("Keras's {} has no {}".format(kind.__name__, name))
 
 
 def metrics_of(settings):

@@ -226,7 +226,11 @@ class KerasSession(KerasWeights, KerasTraining):
     def compile(self, optimizer=None):
         """Compiles the built model with an `optimizer`, stated as in a model's YAML, in place of
         its own; with its own if that is None. `load_weights` must follow."""
-        self.model.compile(**self._compile_arguments(optimizer))
+        arguments = self._compile_arguments(optimizer)
+        if self._watched.compile_arguments(self.model) is None:
+            self.model.compile(**arguments)
+        else:  # these are of Keras's `compile`; the author's own has done what it adds to it
+            keras_facts.of_keras(type(self.model), "compile")(self.model, **arguments)
         self.prepare_training()
 
     def drawn(self, draw, shape, dtype):

@@ -301,5 +301,6 @@ EQUAL = (
     without_cudnn,
     with_cudnn,
     own_call,
+    own_compile,
     two_layers_of_one_name,
 )
