@@ -64,6 +64,7 @@ COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared wi
 # by entry, the updates of a frequent row would be lost in rounding.
 OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
 OWN_STEP = "not compared with the gradient: the model has a train_step of its own"
+OWN_METHOD = "the float64 reference has no {}, which is not Keras's"
 UNMEASURED = dict.fromkeys(
     (
         "code",
@@ -481,7 +482,10 @@ class Trial:
         functions: List[Optional[reference.Function]] = []
         for made in self.session.recurrent.made:
             function = None
+            own = self.session.recurrent.own_method(made)
             try:
+                if own:
+                    raise reference.UnknownFunction(OWN_METHOD.format(own))
                 function = reference.function_of(made.cell, made.options, keras_3)
             except reference.UnknownFunction as error:
                 self.no_reference = str(error)

@@ -22,10 +22,18 @@ OF_KERAS = ("keras", "unrolled")
 ASKED = {
     "own_compile": ("keras", "block"),
     "two_layers_of_one_name": ("keras", "block"),
+    "own_call": (*OF_KERAS, "block"),
+    "own_cell": (*OF_KERAS, "block"),
 }
-REFUSED: dict[tuple[str, str], str] = {}
+REFUSED = {
+    ("own_call", "block"): "layer doubled: block cannot stand for Doubled.call",
+    ("own_cell", "block"): "layer rnn: block cannot stand for Normalized.call",
+}
 # Model → why the layers cannot be compared with the reference.
-NO_REFERENCE: dict[str, str] = {}
+NO_REFERENCE = {
+    "own_call": "the float64 reference has no Doubled.call, which is not Keras's",
+    "own_cell": "the float64 reference has no Normalized.call, which is not Keras's",
+}
 
 
 def job_of(name: str, folder: Path) -> dict[str, Any]:

@@ -57,8 +57,9 @@ class KerasWeights:
                     flags[name] = id(variable) in trained
             elif self.recurrent.module is None:
                 for prefix, part in single_parts(layer).items():
-                    for name, variable in zip(cells.ARRAYS, part.weights):
-                        flags[prefix + name] = id(variable) in trained
+                    for name, variable in zip(cells.names_of(part, part.weights), part.weights):
+                        if name is not None:
+                            flags[prefix + name] = id(variable) in trained
             else:
                 flags = dict.fromkeys(self._canonical(layer), bool(trained))
             found.append(flags)

@@ -161,6 +161,16 @@ class Recurrent:
             made.is_of_recurrent = any(layer is each for each in self._asked_for)
             self.made.append(made)
 
+    def own_method(self, made):
+        """``CLASS.METHOD`` of an author that the layer of `made` computes in place of Keras's; None
+        if there is none."""
+        if self.module is None:
+            for layer in composed.inner_layers(made.layer):
+                own = in_place.own_method(layer)
+                if own:
+                    return own
+        return None
+
     def unmet(self, made):
         """What the grid or the layer of `made` states that has no effect on it, as the end of a
         sentence; None if nothing does."""

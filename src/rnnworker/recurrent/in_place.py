@@ -1,7 +1,7 @@
 """The recurrent layers of a built model, and the kernel that computes them in place (`rnnlayers`):
 the model is the author's own, with its layers, weights and names."""
 
-from rnnlayers import CannotCompute, use
+from rnnlayers import CannotCompute, own_method, use
 from rnnworker.arguments import DECIDED, Refusal
 from rnnworker.recorded import recording
 from rnnworker.recurrent.composed import flat, parts_of

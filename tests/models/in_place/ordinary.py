@@ -273,6 +273,25 @@ def two_layers_of_one_name():
     return model
 
 
+class Normalized(layers.LSTMCell):
+    """A cell that normalizes its state, with weights of its own before and after Keras's."""
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(1,), initializer="ones", name="scale")
+        super().build(shape)
+        self.norm = layers.LayerNormalization()
+        self.norm.build((None, self.units))
+
+    def call(self, inputs, states, training=False):
+        hidden, (_, memory) = super().call(inputs, states, training=training)
+        hidden = self.scale * self.norm(hidden)
+        return hidden, [hidden, memory]
+
+
+def own_cell():
+    return sequential(layers.RNN(Normalized(4)))
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
@@ -303,4 +322,5 @@ EQUAL = (
     own_call,
     own_compile,
     two_layers_of_one_name,
+    own_cell,
 )
