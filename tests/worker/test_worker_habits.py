@@ -24,10 +24,19 @@ ASKED = {
     "two_layers_of_one_name": ("keras", "block"),
     "own_call": (*OF_KERAS, "block"),
     "own_cell": (*OF_KERAS, "block"),
+    "one_cell_in_two_loops": (*OF_KERAS, "block"),
+    "never_called": (*OF_KERAS, "block"),
+    "stack_of_cells": (*OF_KERAS, "block"),
+    "unrolled_stack_of_cells": ("keras", "block"),
+    "hidden_from_keras": ("keras",),
 }
 REFUSED = {
     ("own_call", "block"): "layer doubled: block cannot stand for Doubled.call",
     ("own_cell", "block"): "layer rnn: block cannot stand for Normalized.call",
+    ("stack_of_cells", "block"): "layer rnn: block computes LSTM only, not StackedRNNCells",
+    ("unrolled_stack_of_cells", "keras"): "a model cannot set unroll=True: write rnn=unrolled",
+    ("unrolled_stack_of_cells", "block"): "a model cannot set unroll=True: write rnn=unrolled",
+    ("hidden_from_keras", "keras"): "the layer lstm is not part of the model, and not trained",
 }
 # Model → why the layers cannot be compared with the reference.
 NO_REFERENCE = {

@@ -156,6 +156,13 @@ def _check_layers(session):
             raise Refusal("{}: {}".format(made.place, reason))
         steps = products.sizes(session.input_shape(made.layer))[1]
         session.recurrent.check_steps(made.place, steps)
+    if session.recurrent.kernel is None:
+        return
+    for layer in in_place.kernels_given(session.keras, session.model):
+        reason = session.recurrent.stated_otherwise(layer)
+        if reason:
+            place = session.place(layer) or "layer " + layer.name
+            raise Refusal("{}: {}".format(place, reason))
 
 
 def _check_cells(session):
@@ -200,6 +207,28 @@ def _check_weights(session):
         fault = "{}: of the model's {} weights, {} are in its layers: make each weight in a layer"
         function = session.config["model"]["function"]
         raise Refusal(fault.format(function, len(session.model.weights), found))
+
+
+def check_has_layers(session):
+    """Raises `Refusal` if no layer of the model can be another one's: it has no recurrent layer, or
+    Keras does not know that it has."""
+    recurrent = session.recurrent
+    if recurrent.layers or has_own_loop(session):
+        return
+    if recurrent.kernel is not None and in_place.kernels_given(session.keras, session.model):
+        return
+    for layer in session.made_in_build():
+        if in_place.is_recurrent(session.keras, layer):
+            fault = (
+                "{}: the layer {} is not part of the model, and not trained: Keras finds layers in "
+                "attributes of models and layers, not in a Lambda or in another object"
+            )
+            raise Refusal(fault.format(session.place(layer), layer.name))
+    fault = (
+        "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
+        "false in the model's YAML and use rnn=none"
+    )
+    raise Refusal(fault.format(session.config["model"]["function"].rpartition(":")[0]))
 
 
 def has_own_loop(session):

@@ -169,7 +169,8 @@ class KerasSession(KerasWeights, KerasTraining):
             model_keys.check(self.config)
         self.compile(self.config.get("certifying_optimizer"))
         keras_checks.check_axes_of_weights(self)
-        if self.recurrent.kernel is not None and self.recurrent.made:
+        given = self.recurrent.made or in_place.kernels_given(self.keras, self.model)
+        if self.recurrent.kernel is not None and given:
             self.give_kernel()
         if self.config.get("certifying") and not self.resets_dropout:
             # Two implementations would draw other masks.
@@ -222,6 +223,10 @@ class KerasSession(KerasWeights, KerasTraining):
         if self.config["model"]["function"] == SAVED:
             return self.config["model"]["file"]
         return self._watched.place(layer)
+
+    def made_in_build(self):
+        """The layers that the model's file has made, in order."""
+        return self._watched.made()
 
     def compile(self, optimizer=None):
         """Compiles the built model with an `optimizer`, stated as in a model's YAML, in place of

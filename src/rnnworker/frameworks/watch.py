@@ -18,6 +18,10 @@ class Watched:
         """``FILE, line N`` where the model has made `layer`; None if that is unknown."""
         return self._places.get(id(layer))
 
+    def made(self):
+        """All layers that were made in a line of the model's file."""
+        return [each for each in self._alive if self._places.get(id(each))]
+
     def input_shape(self, layer):
         """The shape of the inputs of a recurrent `layer`, with the batch; None if it was built at
         another time."""

@@ -292,6 +292,51 @@ def own_cell():
     return sequential(layers.RNN(Normalized(4)))
 
 
+def one_cell_in_two_loops():
+    inputs = layers.Input((3, 3))
+    cell = layers.LSTMCell(4)
+    both = [layers.RNN(cell)(inputs), layers.RNN(cell, go_backwards=True)(inputs)]
+    model = keras.Model(inputs, layers.Dense(1)(layers.Concatenate()(both)))
+    model.compile("adam", "mse")
+    return model
+
+
+class Unused(keras.Model):
+    """Has a layer that it never calls, beside one in a dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = {"used": layers.LSTM(4), "left over": layers.LSTM(4)}
+        self.last = layers.Dense(1)
+
+    def call(self, inputs):
+        return self.last(self.parts["used"](inputs))
+
+
+def never_called():
+    model = Unused()
+    model(numpy.zeros((1, 3, 3), "float32"))
+    model.compile("adam", "mse")
+    return model
+
+
+def stack_of_cells():
+    return sequential(layers.RNN([layers.LSTMCell(4), layers.LSTMCell(3)]))
+
+
+def unrolled_stack_of_cells():
+    return sequential(layers.RNN([layers.LSTMCell(4)], unroll=True))
+
+
+def hidden_from_keras():
+    inputs = layers.Input((3, 3))
+    lost = layers.LSTM(4)
+    hidden = layers.Lambda(lambda inputs: lost(inputs), output_shape=(4,))(inputs)
+    model = keras.Model(inputs, layers.Dense(1)(hidden))
+    model.compile("adam", "mse")
+    return model
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
@@ -323,4 +368,7 @@ EQUAL = (
     own_compile,
     two_layers_of_one_name,
     own_cell,
+    one_cell_in_two_loops,
+    never_called,
+    stack_of_cells,
 )
