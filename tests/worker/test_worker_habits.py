@@ -14,7 +14,7 @@ import pytest
 
 from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT
-from tests.worker.building import ALL_CERTIFICATES, answer_of, certificate_job, equal
+from tests.worker.building import ALL_CERTIFICATES, answer_of, certificate_job, equal, write
 
 MODELS = ROOT / "tests" / "models" / "in_place" / "ordinary.py"
 OF_KERAS = ("keras", "unrolled")
@@ -58,13 +58,19 @@ def job_of(name: str, folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the data of all models."""
     folder = tmp_path_factory.mktemp("habits")
     stream = numpy.random.RandomState(0)
     x = stream.normal(size=(32, 3, 3)).astype("float32")
     arrays = {"x_train": x, "y_train": x.sum((1, 2))[:, None]}
     arrays |= {"x_val": x, "y_val": arrays["y_train"]}
     numpy.savez(folder / "data.npz", **arrays)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def certificates(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     jobs = json.dumps([job_of(name, folder) for name in ASKED])
     made = answer_of("current", ALL_CERTIFICATES, jobs, temporary=tmp_path_factory)
     return dict(zip(ASKED, made, strict=True))
@@ -91,3 +97,122 @@ def test_a_model_is_certified_or_its_line_is_refused(
         steps = result["applied"]["cpu_1"]
         assert (steps["off"], steps["why"]) == (0, None), (implementation, steps)
     assert all(map(equal, certificates[name]["pairs"])), certificates[name]["pairs"]
+
+
+# Keras knows neither a variable of TensorFlow nor an optimizer inside another object.
+OF_ITS_OWN = """
+import keras
+import tensorflow
+from keras import layers
+
+
+class Accumulating(keras.Model):
+    def __init__(self, steps, *parts):
+        super().__init__(*parts)
+        self.steps = steps
+        self.done = tensorflow.Variable(0, trainable=False)
+        self.sums = [
+            tensorflow.Variable(tensorflow.zeros(each.shape), trainable=False)
+            for each in self.trainable_variables
+        ]
+
+    def train_step(self, data):
+        x, y = data
+        with tensorflow.GradientTape() as tape:
+            loss = self.compute_loss(x=x, y=y, y_pred=self(x, training=True))
+        for total, each in zip(self.sums, tape.gradient(loss, self.trainable_variables)):
+            total.assign_add(each)
+        self.done.assign_add(1)
+        tensorflow.cond(self.done % self.steps == 0, self.apply, lambda: None)
+        return {"loss": loss}
+
+    def apply(self):
+        self.optimizer.apply_gradients(zip(self.sums, self.trainable_variables))
+        for total in self.sums:
+            total.assign(tensorflow.zeros_like(total))
+
+
+def accumulating():
+    inputs = layers.Input((3, 3))
+    model = Accumulating(4, inputs, layers.Dense(1)(layers.LSTM(4)(inputs)))
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    return model
+
+
+class InTwoParts(keras.optimizers.SGD):
+    def build(self, variables):
+        super().build(variables)
+        self.first, self.second = variables[:3], variables[3:]
+        self.slow = keras.optimizers.SGD(0.01, momentum=0.9)
+        self.fast = keras.optimizers.SGD(0.1, momentum=0.9)
+        self.slow.build(self.first)
+        self.fast.build(self.second)
+
+    def apply(self, gradients, variables=None):
+        self.slow.apply(gradients[:3], self.first)
+        self.fast.apply(gradients[3:], self.second)
+
+
+def in_two_parts():
+    parts = [layers.Input((3, 3)), layers.LSTM(4), layers.Dense(1)]
+    model = keras.Sequential(parts)
+    model.compile(InTwoParts(), "mse")
+    return model
+
+
+class Alternating(keras.Model):
+    def __init__(self, *parts):
+        super().__init__(*parts)
+        self.optimizers = {"first": keras.optimizers.Adam(), "second": keras.optimizers.SGD()}
+
+
+def two_optimizers():
+    inputs = layers.Input((3, 3))
+    model = Alternating(inputs, layers.Dense(1)(layers.LSTM(4)(inputs)))
+    model.compile("sgd", "mse")
+    return model
+"""
+AGAIN = """
+import json, sys
+from rnnworker import frameworks, user_functions
+
+config, file = json.loads(sys.argv[1]), sys.argv[2]
+found = {}
+for name in json.loads(sys.argv[3]):
+    model = dict(config["model"], function=file + ":" + name)
+    user_functions.forget()
+    rnn = {"implementation": "keras"}
+    session = frameworks.open_session(dict(config, model=model, rnn=rnn), 1)
+    try:
+        session.load_data(sys.argv[4])
+        session.build()
+    except ValueError as error:
+        found[name] = user_functions.one_line(error)
+        continue
+    session.load_weights(session.dump_weights())
+    trained = []
+    for steps in (5, 5):
+        session.reset()
+        session.train_steps(steps)
+        trained.append([array.tolist() for array in session.model.get_weights()])
+    session.reset()
+    trained.append([array.tolist() for array in session.model.get_weights()])
+    found[name] = [trained[0] == trained[1], trained[0] == trained[2]]
+print(json.dumps(found))
+"""
+
+
+def test_each_training_begins_anew_with_what_only_tensorflow_knows_or_is_refused(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    write(folder, {"of_its_own.py": OF_ITS_OWN})
+    names = ["accumulating", "in_two_parts", "two_optimizers"]
+    config = json.dumps(job_of("own_cell", folder)["config"])
+    file = folder / "of_its_own.py"
+    arguments = (config, file, json.dumps(names), folder / "data.npz")
+    found = answer_of("current", AGAIN, *arguments, temporary=tmp_path_factory)
+    refused = found.pop("two_optimizers")
+    assert "the model has an optimizer of its own, optimizers: only that of compile" in refused
+    for name, (is_same_again, trained_nothing) in found.items():
+        assert is_same_again, name
+        assert not trained_nothing, name

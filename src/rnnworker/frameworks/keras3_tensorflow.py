@@ -6,7 +6,7 @@ import os
 import numpy
 
 from rnnworker import data, trees
-from rnnworker.frameworks import tensorflow_facts
+from rnnworker.frameworks import keras_facts, tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
 from rnnworker.recurrent.cells import keras_version
@@ -106,6 +106,19 @@ class Session(KerasSession):
             for name, part in STEPS.items():
                 step = getattr(self.model, name)
                 setattr(self.model, name, self._gathering(step, part))
+
+    def _state(self):
+        """With the variables that Keras does not know: TensorFlow's own in attributes of the model,
+        such as sums of gradients, and those of optimizers inside another object."""
+        found = super()._state()
+        known = {id(getattr(each, "_value", each)) for each in found}
+        through = (self.keras.layers.Layer, self.keras.optimizers.Optimizer)
+        # A Keras 3 variable wraps a TensorFlow variable; a Keras 2 variable is one.
+        kinds = (self.tensorflow.Variable, getattr(self.keras, "Variable", ()))
+        for each in keras_facts.attributes([self.model], kinds, through):
+            if id(getattr(each, "_value", each)) not in known:
+                found.append(each)
+        return found
 
     def make_metrics(self):
         """Makes the variables of the metrics. TensorFlow would trace a step that made them

@@ -45,11 +45,14 @@ def check_kind(model, keras, function):
         fault = "build of {} returned {}, not a Keras model"
         raise TypeError(fault.format(function, type(model).__name__))
     for name, value in vars(model).items():
-        if name in ("optimizer", "_optimizer"):
+        is_of_tensorflow = name.startswith("_self_")  # names all objects a second time
+        if name in ("optimizer", "_optimizer") or is_of_tensorflow:
             continue
-        held = value
-        if not isinstance(value, (list, tuple)):
-            held = [value]
+        held = [value]
+        if isinstance(value, dict):
+            held = value.values()
+        elif isinstance(value, (list, tuple)):
+            held = value
         if any(isinstance(each, keras.optimizers.Optimizer) for each in held):
             fault = (
                 "{}: the model has an optimizer of its own, {}: only that of compile, "

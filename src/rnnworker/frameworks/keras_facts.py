@@ -17,6 +17,28 @@ def named_loss(loss):
     return getattr(loss, "name", None) or getattr(loss, "__name__", None) or type(loss).__name__
 
 
+def attributes(roots, kinds, through):
+    """All objects of the `kinds` in attributes of the `roots`, each once: through lists, tuples and
+    dicts, and the attributes of objects `through` which it looks."""
+    found = []
+    seen = set()
+    waiting = list(roots)
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, kinds):
+            found.append(each)
+        elif isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, (list, tuple)):
+            waiting += each
+        elif isinstance(each, through):
+            waiting += vars(each).values()
+    return found
+
+
 def of_keras(kind, name):
     """The method `name` of the class `kind` of models as Keras has it, without an author's own."""
     for base in kind.__mro__:

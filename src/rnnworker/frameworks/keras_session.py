@@ -360,7 +360,7 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def reset(self):
         """Restores the state after ``load_weights``: weights, optimizer, random states."""
-        self.write(self._state(), self._initial)
+        self.write(*self._initial)
         self.forget_states()  # in Keras 3 they are none of the model's variables
 
     def read(self, variables):

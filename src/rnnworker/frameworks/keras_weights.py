@@ -34,7 +34,9 @@ class KerasWeights:
     def load_weights(self, weights):
         """Sets the model's weights to canonical ones, to which `reset` will return."""
         self.set_weights(weights)
-        self._initial = self.read(self._state())
+        # The variables too: the first step may make further ones.
+        state = self._state()
+        self._initial = (state, self.read(state))
 
     def set_weights(self, weights):
         """Sets the model's weights to canonical ones, and kept states to zero."""
