@@ -99,6 +99,49 @@ def test_a_model_is_certified_or_its_line_is_refused(
     assert all(map(equal, certificates[name]["pairs"])), certificates[name]["pairs"]
 
 
+FACTS = """
+import json, sys
+from rnnworker import frameworks
+
+config, file = json.loads(sys.argv[1]), sys.argv[2]
+model = dict(config["model"], function=file + ":build")
+rnn = {"implementation": "keras"}
+session = frameworks.open_session(dict(config, model=model, rnn=rnn), 1)
+session.load_data(sys.argv[3])
+session.build()
+print(json.dumps(session.model_facts(session.layers())["optimizer"]))
+"""
+WITH_SCHEDULE = """
+import keras
+from keras import layers, ops
+
+
+class Warming(keras.optimizers.schedules.LearningRateSchedule):
+    def __call__(self, step):
+        return 0.01 * ops.minimum(1.0, ops.cast(step, "float32") / 100)
+
+
+def build():
+    model = keras.Sequential([layers.Input((3, 3)), layers.LSTM(4), layers.Dense(1)])
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(Warming()))
+    model.compile(optimizer, "mse")
+    return model
+"""
+
+
+def test_a_schedule_that_does_not_state_its_settings_is_named(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    write(folder, {"with_schedule.py": WITH_SCHEDULE})
+    config = json.dumps(job_of("own_cell", folder)["config"])
+    arguments = (config, folder / "with_schedule.py", folder / "data.npz")
+    said = answer_of("current", FACTS, *arguments, temporary=tmp_path_factory)
+    assert said == {
+        "class_name": "LossScaleOptimizer",
+        "learning_rate": {"class_name": "Warming"},
+    }
+
+
 # Keras knows neither a variable of TensorFlow nor an optimizer inside another object.
 OF_ITS_OWN = """
 import keras

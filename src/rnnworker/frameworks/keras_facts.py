@@ -39,6 +39,18 @@ def attributes(roots, kinds, through):
     return found
 
 
+def settings_of(optimizer):
+    """What an `optimizer` states of itself, with the name of its class. One whose schedule is a
+    class without ``get_config`` states nothing; then the name of that class is its rate."""
+    kind = type(optimizer).__name__
+    try:
+        return dict(optimizer.get_config(), class_name=kind)
+    except NotImplementedError:
+        inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+        schedule = type(getattr(inner, "_learning_rate", None)).__name__
+        return {"class_name": kind, "learning_rate": {"class_name": schedule}}
+
+
 def of_keras(kind, name):
     """The method `name` of the class `kind` of models as Keras has it, without an author's own."""
     for base in kind.__mro__:

@@ -314,11 +314,9 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def model_facts(self, layers):
         """The facts about the built model for the record; `layers`: what `layers()` returned."""
-        optimizer = self.model.optimizer
-        settings = dict(optimizer.get_config(), class_name=type(optimizer).__name__)
         facts = {
             "parameters": int(self.model.count_params()),
-            "optimizer": settings,
+            "optimizer": keras_facts.settings_of(self.model.optimizer),
             "loss": keras_facts.named_loss(self.model.loss),
             "recurrent_layers": [layer.name for layer in self.recurrent.layers],
             "random_layers": random_layers.names(self.model, self.keras.layers),
