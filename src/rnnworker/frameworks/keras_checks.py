@@ -161,7 +161,7 @@ def _check_layers(session):
         session.recurrent.check_steps(made.place, steps)
     if session.recurrent.kernel is None:
         return
-    for layer in in_place.kernels_given(session.keras, session.model):
+    for layer in in_place.kernels_given(session.model):
         reason = session.recurrent.stated_otherwise(layer)
         if reason:
             place = session.place(layer) or "layer " + layer.name
@@ -218,7 +218,7 @@ def check_has_layers(session):
     recurrent = session.recurrent
     if recurrent.layers or has_own_loop(session):
         return
-    if recurrent.kernel is not None and in_place.kernels_given(session.keras, session.model):
+    if recurrent.kernel is not None and in_place.kernels_given(session.model):
         return
     for layer in session.made_in_build():
         if in_place.is_recurrent(session.keras, layer):

@@ -169,7 +169,7 @@ class KerasSession(KerasWeights, KerasTraining):
             model_keys.check(self.config)
         self.compile(self.config.get("certifying_optimizer"))
         keras_checks.check_axes_of_weights(self)
-        given = self.recurrent.made or in_place.kernels_given(self.keras, self.model)
+        given = self.recurrent.made or in_place.kernels_given(self.model)
         if self.recurrent.kernel is not None and given:
             self.give_kernel()
         if self.config.get("certifying") and not self.resets_dropout:

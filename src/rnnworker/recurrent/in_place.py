@@ -27,10 +27,10 @@ def found_in(keras, model):
     return found
 
 
-def kernels_given(keras, model):
+def kernels_given(model):
     """The single layers of `model` that get a kernel: beside those of `found_in`, loops over
     several cells, and layers without weights of their own."""
-    if not hasattr(keras.layers, "LSTMCell"):  # Keras 2.0.6
+    if not hasattr(model, "_flatten_layers"):  # TensorFlow 1, of which a model unrolls when made
         return []
     return recurrent_layers(model)
 
