@@ -29,6 +29,8 @@ ASKED = {
     "stack_of_cells": (*OF_KERAS, "block"),
     "unrolled_stack_of_cells": ("keras", "block"),
     "hidden_from_keras": ("keras",),
+    "in_half_precision": ("keras",),
+    "compiled_for_debugging": ("keras",),
 }
 REFUSED = {
     ("own_call", "block"): "layer doubled: block cannot stand for Doubled.call",
@@ -36,6 +38,12 @@ REFUSED = {
     ("stack_of_cells", "block"): "layer rnn: block computes LSTM only, not StackedRNNCells",
     ("unrolled_stack_of_cells", "keras"): "a model cannot set unroll=True: write rnn=unrolled",
     ("unrolled_stack_of_cells", "block"): "a model cannot set unroll=True: write rnn=unrolled",
+    ("compiled_for_debugging", "keras"): (
+        "build compiles its model with run_eagerly=True: each build compiles its steps"
+    ),
+    ("in_half_precision", "keras"): (
+        "the layer lstm computes in bfloat16, and this run in float32: write precision="
+    ),
     ("hidden_from_keras", "keras"): "the layer lstm is not part of the model, and not trained",
 }
 # Model → why the layers cannot be compared with the reference.

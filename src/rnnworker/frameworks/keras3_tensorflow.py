@@ -120,6 +120,9 @@ class Session(KerasSession):
                 found.append(each)
         return found
 
+    def compile_settings(self):
+        return dict(super().compile_settings(), run_eagerly=False)
+
     def make_metrics(self):
         """Makes the variables of the metrics. TensorFlow would trace a step that made them
         twice."""

@@ -4,11 +4,11 @@ Any other is refused, with the line of the model's file where it is known."""
 import contextlib
 
 from rnnlayers import CannotCompute
-from rnnworker import products, trees
-from rnnworker.arguments import Refusal
+from rnnworker import precision, products, trees
+from rnnworker.arguments import DECIDED, Refusal
 from rnnworker.array_names import WEIGHTS
 from rnnworker.options import OF_MODEL
-from rnnworker.recurrent import in_place
+from rnnworker.recurrent import composed, in_place
 from rnnworker.recurrent.composed import flat
 
 LOOPS = ("keras", "cell")  # the implementations that are Keras's loop over a cell
@@ -119,6 +119,7 @@ def check(session):
     if session.config["rnn"]["implementation"] != "none":
         _check_layers(session)
         _check_cells(session)
+        _check_dtypes(session)
     _check_states(session)
     _check_weights(session)
 
@@ -166,6 +167,20 @@ def _check_layers(session):
         if reason:
             place = session.place(layer) or "layer " + layer.name
             raise Refusal("{}: {}".format(place, reason))
+
+
+def _check_dtypes(session):
+    """The layers must compute in the precision of the grid."""
+    wanted = precision.computed_in(session.config)
+    for made in session.recurrent.made:
+        for layer in composed.inner_layers(made.layer):
+            cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
+            computed = getattr(cell, "compute_dtype", None) or wanted
+            if computed != wanted:
+                fault = "{}: the layer {} computes in {}, and this run in {}: {}"
+                decides = DECIDED["dtype"]
+                shown = fault.format(made.place, layer.name, computed, wanted, decides)
+                raise Refusal(shown)
 
 
 def _check_cells(session):
@@ -242,18 +257,27 @@ def has_own_loop(session):
     return any(isinstance(layer, loop) for layer in flat(session.model.layers))
 
 
-def check_own_compile(model, arguments, settings):
-    """Raises `Refusal` if the `arguments` with which a model compiles itself contradict its YAML
-    (`model`), or the grid's `settings`."""
-    function = model["function"]
+DECIDED_OF_COMPILE = {
+    "jit_compile": "build.jit_compile in the grid decides that",
+    "run_eagerly": "each build compiles its steps",
+}
+
+
+def check_own_compile(place, model, arguments, settings):
+    """Raises `Refusal` if the `arguments` with which a model compiles itself in `place` contradict
+    its YAML (`model`), or the grid's `settings`."""
     stated = [key for key in ("loss", "optimizer", "metrics") if model.get(key) is not None]
     if stated:
-        fault = "{} compiles its model, and its YAML states {} too: remove one of them"
-        raise Refusal(fault.format(function, " and ".join(stated)))
-    asked = arguments.get("jit_compile")
-    if asked in (True, False) and asked != settings.get("jit_compile", asked):
-        fault = "{} compiles with jit_compile={}: build.jit_compile in the grid decides that"
-        raise Refusal(fault.format(function, asked))
+        fault = "{}: build compiles its model, and its YAML states {} too: remove one of them"
+        raise Refusal(fault.format(place, " and ".join(stated)))
+    for argument, decides in DECIDED_OF_COMPILE.items():
+        asked = arguments.get(argument)
+        if asked in (True, False) and asked != settings.get(argument, asked):
+            fault = "{}: build compiles its model with {}={}: {}"
+            raise Refusal(fault.format(place, argument, asked, decides))
     if arguments.get("steps_per_execution") not in (None, 1):
-        fault = "{} compiles with steps_per_execution={}: each step is timed, so it must be 1"
-        raise Refusal(fault.format(function, arguments["steps_per_execution"]))
+        fault = (
+            "{}: build compiles its model with steps_per_execution={}: each step is timed, so it "
+            "must be 1"
+        )
+        raise Refusal(fault.format(place, arguments["steps_per_execution"]))

@@ -255,7 +255,8 @@ class KerasSession(KerasWeights, KerasTraining):
         if own is None:
             arguments = self._stated_compile_arguments()
         else:
-            keras_checks.check_own_compile(self.config["model"], own, settings)
+            place = self._watched.compile_place(self.model) or self.config["model"]["function"]
+            keras_checks.check_own_compile(place, self.config["model"], own, settings)
             arguments = dict(own)
         if optimizer is not None:
             arguments["optimizer"] = self.optimizer(optimizer)

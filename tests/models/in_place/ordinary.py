@@ -337,6 +337,16 @@ def hidden_from_keras():
     return model
 
 
+def compiled_for_debugging():
+    model = stack()
+    model.compile("adam", "mse", run_eagerly=True)
+    return model
+
+
+def in_half_precision():
+    return sequential(layers.LSTM(4, dtype="mixed_bfloat16"))
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
