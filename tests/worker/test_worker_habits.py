@@ -29,6 +29,7 @@ ASKED = {
     "stack_of_cells": (*OF_KERAS, "block"),
     "unrolled_stack_of_cells": ("keras", "block"),
     "hidden_from_keras": ("keras",),
+    "output_without_targets": ("keras", "block"),
     "in_half_precision": ("keras",),
     "compiled_for_debugging": ("keras",),
 }
@@ -62,7 +63,8 @@ def job_of(name: str, folder: Path) -> dict[str, Any]:
         "batch": 16,
         "epochs": 1,
     }
-    return {**job, "dataset": str(folder / "data.npz")}
+    data = "named" if name == "output_without_targets" else "data"
+    return {**job, "dataset": str(folder / f"{data}.npz")}
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +76,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arrays = {"x_train": x, "y_train": x.sum((1, 2))[:, None]}
     arrays |= {"x_val": x, "y_val": arrays["y_train"]}
     numpy.savez(folder / "data.npz", **arrays)
+    named = {name + (".y" if name[0] == "y" else ""): array for name, array in arrays.items()}
+    numpy.savez(folder / "named.npz", **named)
     return folder
 
 

@@ -347,6 +347,16 @@ def in_half_precision():
     return sequential(layers.LSTM(4, dtype="mixed_bfloat16"))
 
 
+def output_without_targets():
+    inputs = layers.Input((3, 3))
+    hidden = layers.LSTM(4, return_sequences=True)(inputs)
+    shares = layers.Softmax(axis=1, name="shares")(layers.Dense(1)(hidden))
+    y = layers.Dense(1, name="y")(layers.Flatten()(layers.Dot(1)([shares, hidden])))
+    model = keras.Model(inputs, {"y": y, "shares": shares})
+    model.compile("adam", {"y": "mse"})
+    return model
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
