@@ -154,6 +154,48 @@ def test_a_schedule_that_does_not_state_its_settings_is_named(
     }
 
 
+TRAINED_IN_BUILD = """
+import keras
+import numpy
+from keras import layers
+
+
+def build():
+    model = keras.Sequential([layers.Input((3, 3)), layers.LSTM(4), layers.Dense(1)])
+    model.compile("adam", "mse")
+    model.fit(numpy.ones((8, 3, 3)), numpy.ones((8, 1)), epochs=3, verbose=0)
+    return model
+"""
+STEPS_TAKEN = """
+import json, sys
+from rnnworker import frameworks
+
+config, file = json.loads(sys.argv[1]), sys.argv[2]
+model = dict(config["model"], function=file + ":build")
+rnn = {"implementation": "keras"}
+taken = []
+for optimizer in (None, {"name": "sgd"}):
+    own = dict(config, model=model, rnn=rnn, certifying_optimizer=optimizer)
+    session = frameworks.open_session(own, 1)
+    session.load_data(sys.argv[3])
+    session.build()
+    taken.append(int(session.model.optimizer.iterations.numpy()))
+session.compile()
+taken.append(int(session.model.optimizer.iterations.numpy()))
+print(json.dumps(taken))
+"""
+
+
+def test_an_optimizer_by_name_goes_on_where_build_has_left_it(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    write(folder, {"trained_in_build.py": TRAINED_IN_BUILD})
+    config = json.dumps(job_of("own_cell", folder)["config"])
+    arguments = (config, folder / "trained_in_build.py", folder / "data.npz")
+    taken = answer_of("current", STEPS_TAKEN, *arguments, temporary=tmp_path_factory)
+    assert taken == [3, 0, 3], "as timed; certified with another one; with its own again"
+
+
 # Keras knows neither a variable of TensorFlow nor an optimizer inside another object.
 OF_ITS_OWN = """
 import keras

@@ -45,6 +45,7 @@ class KerasSession(KerasWeights, KerasTraining):
     """
 
     keras = None
+    _own_optimizer = None  # that with which the model has compiled itself
     lead_in = 5  # untimed steps at the beginning of a training, see `epoch_clock`
     resets_dropout = True  # whether `reset` restores the random states of dropout
     can_feed_on_device = True
@@ -149,6 +150,9 @@ class KerasSession(KerasWeights, KerasTraining):
         with watching, making, draws.by_numpy(), keras_checks.refusals(self.place):
             self.model = self.make_model(user_functions.function(settings["function"]))
             keras_checks.check_kind(self.model, self.keras, settings["function"])
+            # A name would be a new one, without what it has kept of a training in `build`.
+            if hasattr(self.keras, "ops"):  # Keras 3; a graph of TensorFlow 1 needs a new one
+                self._own_optimizer = getattr(self.model, "optimizer", None)
             self.complete_model()
             self.recurrent.initialize()
         file_settings.check(self)
@@ -257,7 +261,7 @@ class KerasSession(KerasWeights, KerasTraining):
         else:
             place = self._watched.compile_place(self.model) or self.config["model"]["function"]
             keras_checks.check_own_compile(place, self.config["model"], own, settings)
-            arguments = dict(own)
+            arguments = dict(own, optimizer=self._own_optimizer or own.get("optimizer"))
         if optimizer is not None:
             arguments["optimizer"] = self.optimizer(optimizer)
         return dict(arguments, **settings)
