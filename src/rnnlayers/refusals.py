@@ -22,6 +22,8 @@ def of_cell(cell, can):
 def of_activation(argument, activation, can):
     """Why a kernel with the one activation `can` does not compute another one."""
     name = getattr(activation, "__name__", type(activation).__name__)
+    if name in can.split(" or "):
+        name = "another function called " + name
     return "computes {}={} only, not {}".format(argument, can, name)
 
 

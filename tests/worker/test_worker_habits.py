@@ -29,6 +29,7 @@ ASKED = {
     "stack_of_cells": (*OF_KERAS, "block"),
     "unrolled_stack_of_cells": ("keras", "block"),
     "hidden_from_keras": ("keras",),
+    "own_tanh": ("block",),
     "output_without_targets": ("keras", "block"),
     "in_half_precision": ("keras",),
     "compiled_for_debugging": ("keras",),
@@ -44,6 +45,9 @@ REFUSED = {
     ),
     ("in_half_precision", "keras"): (
         "the layer lstm computes in bfloat16, and this run in float32: write precision="
+    ),
+    ("own_tanh", "block"): (
+        "layer lstm: block computes activation=tanh only, not another function called tanh"
     ),
     ("hidden_from_keras", "keras"): "the layer lstm is not part of the model, and not trained",
 }

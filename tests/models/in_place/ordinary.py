@@ -357,6 +357,14 @@ def output_without_targets():
     return model
 
 
+def tanh(x):
+    return 1.7159 * keras.ops.tanh(2 / 3 * x)
+
+
+def own_tanh():
+    return sequential(layers.LSTM(4, activation=tanh))
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
