@@ -122,25 +122,25 @@ def _cause(keras, layer, name, module):
         return keras_kernels.cause(keras, layer, name)
     if keras.backend not in module.BACKENDS:
         return BACKEND.format(" or ".join(module.BACKENDS), keras.backend)
-    own = _own_method(keras, layer)
+    own = own_method(layer)
     if own:
-        return own
+        return OWN_METHOD.format(own)
     if getattr(layer, "_num_constants", None):
         return CONSTANTS
     return module.cause(keras, layer)
 
 
-def _own_method(keras, layer):
-    """What an author's subclass of a layer or of a cell computes itself."""
-    methods = [(layer, "call"), (layer.cell, "call")]
-    if keras.is_keras3:
-        methods.append((layer, "inner_loop"))
-    for part, name in methods:
+def own_method(layer):
+    """``CLASS.METHOD`` that an author's subclass of a recurrent `layer` or of its cell computes
+    itself; None if all is Keras's."""
+    cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
+    for part, name in ((layer, "call"), (cell, "call"), (layer, "inner_loop")):
         for base in part.__class__.__mro__:
-            if name in vars(base):
-                break
-        if base.__module__.partition(".")[0] not in PACKAGES:
-            return OWN_METHOD.format(base.__name__, name)
+            if name not in vars(base):
+                continue
+            if base.__module__.partition(".")[0] not in PACKAGES:
+                return "{}.{}".format(base.__name__, name)
+            break
     return None
 
 

@@ -22,6 +22,8 @@ def of_cell(cell, can):
 def of_activation(argument, activation, can):
     """Why a kernel with the one activation `can` does not compute another one."""
     name = getattr(activation, "__name__", type(activation).__name__)
+    if name in can.split(" or "):
+        name = "another function called " + name
     return "computes {}={} only, not {}".format(argument, can, name)
 
 
@@ -37,7 +39,7 @@ RESET_AFTER = "computes reset_after=False only"
 MASK = "has no masks"
 RAGGED = "has no ragged inputs"
 CONSTANTS = "has no constants"
-OWN_METHOD = "cannot stand for {}.{}, which is not Keras's"
+OWN_METHOD = "cannot stand for {}, which is not Keras's"
 NO_GPU = "needs a GPU"
 NO_CUDNN = "needs what Keras computes on cuDNN: tanh, sigmoid, a bias, reset_after, no unroll"
 XLA = "cannot be compiled by XLA: compile the model with jit_compile=False"

@@ -38,7 +38,8 @@ from rnnworker.canonical_weights import Arrays, Weights
 from rnnworker.certified_samples import Size, first_batches, first_orders, not_finite, samples_of
 from rnnworker.differences import differences_of, gradient_errors, relative_error
 from rnnworker.events import Events
-from rnnworker.frameworks import keras_checks
+from rnnworker.frameworks import keras_checks, loss_gradients
+from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.json_types import Config, Job, Json
 from rnnworker.precision import Tolerance
 from rnnworker.recurrent import composed
@@ -64,6 +65,7 @@ COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared wi
 # by entry, the updates of a frequent row would be lost in rounding.
 OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
 OWN_STEP = "not compared with the gradient: the model has a train_step of its own"
+OWN_METHOD = "the float64 reference has no {}, which is not Keras's"
 UNMEASURED = dict.fromkeys(
     (
         "code",
@@ -308,14 +310,8 @@ class Trial:
         prepare_beside_build(self.config, job)
         session.arrays = arrays
         session.build()
-        has_layers = session.recurrent.layers or keras_checks.has_own_loop(session)
-        if not has_layers and rnn["implementation"] != "none":
-            fault = (
-                "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
-                "false in the model's YAML and use rnn=none"
-            )
-            file = self.config["model"]["function"].rpartition(":")[0]
-            raise Refusal(fault.format(file))
+        if rnn["implementation"] != "none":
+            keras_checks.check_has_layers(session)
         self.session = session
         self.layers: List[Json] = session.layers()
         self.weights: Weights = session.dump_weights()
@@ -448,6 +444,8 @@ class Trial:
                 quiet = self.session.without_randomness()
                 with quiet, composed.plain(layer), composed.unfrozen(layer):
                     self._probe_layer(index, arrays, functions[index], batches)
+        elif self.config["rnn"]["implementation"] != "none":
+            self._probe_model()
         for batch in batches:
             for part in PROBED:
                 if self.no_reference:
@@ -455,6 +453,19 @@ class Trial:
                 else:
                     batch[part] = max(batch[part], default=None)
         return batches
+
+    def _probe_model(self) -> None:
+        """Saves the gradients of the loss of one batch, in a model of which no layer is compared on
+        its own."""
+        session = self.session
+        if keras_checks.has_own_step(session):
+            return
+        session.load_weights(self.weights)
+        framework = FRAMEWORKS[self.config["build"]["framework"]]
+        with session.without_randomness():
+            gradients_of = loss_gradients.GRADIENTS[framework.engine](session)
+            for samples in first_batches(session.arrays, self.config, 1):
+                self.saved["gradients"] += gradients_of(*samples)
 
     def _load_probes(self, functions: Sequence[Optional[reference.Function]]) -> List[Arrays]:
         """Loads `probe_weights` into the recurrent layers, which compute these `functions`; returns
@@ -481,7 +492,10 @@ class Trial:
         functions: List[Optional[reference.Function]] = []
         for made in self.session.recurrent.made:
             function = None
+            own = self.session.recurrent.own_method(made)
             try:
+                if own:
+                    raise reference.UnknownFunction(OWN_METHOD.format(own))
                 function = reference.function_of(made.cell, made.options, keras_3)
             except reference.UnknownFunction as error:
                 self.no_reference = str(error)

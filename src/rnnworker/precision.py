@@ -82,13 +82,17 @@ def policy(config: Config) -> str:
     return DEFAULT
 
 
+def computed_in(config: Config) -> str:
+    """Returns the dtype in which the layers of a run compute."""
+    return policy(config).replace("mixed_", "")
+
+
 def as_expected(config: Config, facts: Json) -> bool:
     """Returns whether `facts` read back from the session, ``{"policy", "layers", "tf32"}``, match
     `config`: ``layers`` are compute dtypes of recurrent layers, ``tf32`` is None if unknown."""
-    expected = policy(config)
-    if facts["policy"] != expected:
+    if facts["policy"] != policy(config):
         return False
-    if set(facts["layers"]) - {expected.replace("mixed_", "")}:
+    if set(facts["layers"]) - {computed_in(config)}:
         return False
     is_tf32 = requested_precision(config) == "tf32"
     return facts["tf32"] in (None, is_tf32)

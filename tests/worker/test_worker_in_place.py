@@ -28,6 +28,14 @@ REFUSED_BY_KERNELS = {
         "return sequential(Doubled(4))",
         "layer doubled: {} cannot stand for Doubled.call, which is not Keras's",
     ),
+    "stack_of_cells": (
+        "layers.RNN([layers.LSTMCell(4), layers.LSTMCell(3)])",
+        "layer rnn: {} computes LSTM",
+    ),
+    "own_cell": (
+        "layers.RNN(Normalized(4))",
+        "layer rnn: {} cannot stand for Normalized.call, which is not Keras's",
+    ),
 }
 REFUSED = {
     **{("native", model): said for model, said in REFUSED_BY_KERNELS.items()},

@@ -50,7 +50,7 @@ class Session(KerasSession):
         }
 
     def compile_settings(self):
-        return {"jit_compile": True}
+        return {"jit_compile": True, "run_eagerly": False}
 
     def load_data(self, path, pinned_md5=None):
         facts = super().load_data(path, pinned_md5)

@@ -4,11 +4,11 @@ Any other is refused, with the line of the model's file where it is known."""
 import contextlib
 
 from rnnlayers import CannotCompute
-from rnnworker import products, trees
-from rnnworker.arguments import Refusal
+from rnnworker import precision, products, trees
+from rnnworker.arguments import DECIDED, Refusal
 from rnnworker.array_names import WEIGHTS
 from rnnworker.options import OF_MODEL
-from rnnworker.recurrent import in_place
+from rnnworker.recurrent import composed, in_place
 from rnnworker.recurrent.composed import flat
 
 LOOPS = ("keras", "cell")  # the implementations that are Keras's loop over a cell
@@ -45,11 +45,14 @@ def check_kind(model, keras, function):
         fault = "build of {} returned {}, not a Keras model"
         raise TypeError(fault.format(function, type(model).__name__))
     for name, value in vars(model).items():
-        if name in ("optimizer", "_optimizer"):
+        is_of_tensorflow = name.startswith("_self_")  # names all objects a second time
+        if name in ("optimizer", "_optimizer") or is_of_tensorflow:
             continue
-        held = value
-        if not isinstance(value, (list, tuple)):
-            held = [value]
+        held = [value]
+        if isinstance(value, dict):
+            held = value.values()
+        elif isinstance(value, (list, tuple)):
+            held = value
         if any(isinstance(each, keras.optimizers.Optimizer) for each in held):
             fault = (
                 "{}: the model has an optimizer of its own, {}: only that of compile, "
@@ -116,6 +119,7 @@ def check(session):
     if session.config["rnn"]["implementation"] != "none":
         _check_layers(session)
         _check_cells(session)
+        _check_dtypes(session)
     _check_states(session)
     _check_weights(session)
 
@@ -130,8 +134,11 @@ def _check_counts(session):
         if not tensors:
             continue
         stated = len(tensors)
-        given = len(trees.leaves(session.arrays[name]))
-        if stated != given:
+        arrays = session.arrays[name]
+        given = len(trees.leaves(arrays))
+        # Keras has no loss of an output that a dict of targets leaves out.
+        is_part = part == "outputs" and isinstance(arrays, dict) and given < stated
+        if stated != given and not is_part:
             fault = "{}: the model has {} {}, and the data have {} in {}"
             function = session.config["model"]["function"]
             raise Refusal(fault.format(function, stated, part, given, name))
@@ -156,6 +163,27 @@ def _check_layers(session):
             raise Refusal("{}: {}".format(made.place, reason))
         steps = products.sizes(session.input_shape(made.layer))[1]
         session.recurrent.check_steps(made.place, steps)
+    if session.recurrent.kernel is None:
+        return
+    for layer in in_place.kernels_given(session.model):
+        reason = session.recurrent.stated_otherwise(layer)
+        if reason:
+            place = session.place(layer) or "layer " + layer.name
+            raise Refusal("{}: {}".format(place, reason))
+
+
+def _check_dtypes(session):
+    """The layers must compute in the precision of the grid."""
+    wanted = precision.computed_in(session.config)
+    for made in session.recurrent.made:
+        for layer in composed.inner_layers(made.layer):
+            cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
+            computed = getattr(cell, "compute_dtype", None) or wanted
+            if computed != wanted:
+                fault = "{}: the layer {} computes in {}, and this run in {}: {}"
+                decides = DECIDED["dtype"]
+                shown = fault.format(made.place, layer.name, computed, wanted, decides)
+                raise Refusal(shown)
 
 
 def _check_cells(session):
@@ -202,6 +230,28 @@ def _check_weights(session):
         raise Refusal(fault.format(function, len(session.model.weights), found))
 
 
+def check_has_layers(session):
+    """Raises `Refusal` if no layer of the model can be another one's: it has no recurrent layer, or
+    Keras does not know that it has."""
+    recurrent = session.recurrent
+    if recurrent.layers or has_own_loop(session):
+        return
+    if recurrent.kernel is not None and in_place.kernels_given(session.model):
+        return
+    for layer in session.made_in_build():
+        if in_place.is_recurrent(session.keras, layer):
+            fault = (
+                "{}: the layer {} is not part of the model, and not trained: Keras finds layers in "
+                "attributes of models and layers, not in a Lambda or in another object"
+            )
+            raise Refusal(fault.format(session.place(layer), layer.name))
+    fault = (
+        "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
+        "false in the model's YAML and use rnn=none"
+    )
+    raise Refusal(fault.format(session.config["model"]["function"].rpartition(":")[0]))
+
+
 def has_own_loop(session):
     """Whether the model has Keras's loop over cells of its own, and that is what runs."""
     if session.recurrent.kernel not in LOOPS:
@@ -210,18 +260,27 @@ def has_own_loop(session):
     return any(isinstance(layer, loop) for layer in flat(session.model.layers))
 
 
-def check_own_compile(model, arguments, settings):
-    """Raises `Refusal` if the `arguments` with which a model compiles itself contradict its YAML
-    (`model`), or the grid's `settings`."""
-    function = model["function"]
+DECIDED_OF_COMPILE = {
+    "jit_compile": "build.jit_compile in the grid decides that",
+    "run_eagerly": "each build compiles its steps",
+}
+
+
+def check_own_compile(place, model, arguments, settings):
+    """Raises `Refusal` if the `arguments` with which a model compiles itself in `place` contradict
+    its YAML (`model`), or the grid's `settings`."""
     stated = [key for key in ("loss", "optimizer", "metrics") if model.get(key) is not None]
     if stated:
-        fault = "{} compiles its model, and its YAML states {} too: remove one of them"
-        raise Refusal(fault.format(function, " and ".join(stated)))
-    asked = arguments.get("jit_compile")
-    if asked in (True, False) and asked != settings.get("jit_compile", asked):
-        fault = "{} compiles with jit_compile={}: build.jit_compile in the grid decides that"
-        raise Refusal(fault.format(function, asked))
+        fault = "{}: build compiles its model, and its YAML states {} too: remove one of them"
+        raise Refusal(fault.format(place, " and ".join(stated)))
+    for argument, decides in DECIDED_OF_COMPILE.items():
+        asked = arguments.get(argument)
+        if asked in (True, False) and asked != settings.get(argument, asked):
+            fault = "{}: build compiles its model with {}={}: {}"
+            raise Refusal(fault.format(place, argument, asked, decides))
     if arguments.get("steps_per_execution") not in (None, 1):
-        fault = "{} compiles with steps_per_execution={}: each step is timed, so it must be 1"
-        raise Refusal(fault.format(function, arguments["steps_per_execution"]))
+        fault = (
+            "{}: build compiles its model with steps_per_execution={}: each step is timed, so it "
+            "must be 1"
+        )
+        raise Refusal(fault.format(place, arguments["steps_per_execution"]))

@@ -2,6 +2,7 @@
 
 import sys
 
+from rnnlayers.which_keras import PACKAGES
 from rnnworker.options import is_function
 
 
@@ -14,6 +15,48 @@ def named_loss(loss):
     if loss is None or isinstance(loss, str):
         return loss
     return getattr(loss, "name", None) or getattr(loss, "__name__", None) or type(loss).__name__
+
+
+def attributes(roots, kinds, through):
+    """All objects of the `kinds` in attributes of the `roots`, each once: through lists, tuples and
+    dicts, and the attributes of objects `through` which it looks."""
+    found = []
+    seen = set()
+    waiting = list(roots)
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, kinds):
+            found.append(each)
+        elif isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, (list, tuple)):
+            waiting += each
+        elif isinstance(each, through):
+            waiting += vars(each).values()
+    return found
+
+
+def settings_of(optimizer):
+    """What an `optimizer` states of itself, with the name of its class. One whose schedule is a
+    class without ``get_config`` states nothing; then the name of that class is its rate."""
+    kind = type(optimizer).__name__
+    try:
+        return dict(optimizer.get_config(), class_name=kind)
+    except NotImplementedError:
+        inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+        schedule = type(getattr(inner, "_learning_rate", None)).__name__
+        return {"class_name": kind, "learning_rate": {"class_name": schedule}}
+
+
+def of_keras(kind, name):
+    """The method `name` of the class `kind` of models as Keras has it, without an author's own."""
+    for base in kind.__mro__:
+        if name in vars(base) and base.__module__.partition(".")[0] in PACKAGES:
+            return vars(base)[name]
+    raise AttributeError("Keras's {} has no {}".format(kind.__name__, name))
 
 
 def metrics_of(settings):

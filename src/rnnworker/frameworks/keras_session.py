@@ -45,6 +45,7 @@ class KerasSession(KerasWeights, KerasTraining):
     """
 
     keras = None
+    _own_optimizer = None  # that with which the model has compiled itself
     lead_in = 5  # untimed steps at the beginning of a training, see `epoch_clock`
     resets_dropout = True  # whether `reset` restores the random states of dropout
     can_feed_on_device = True
@@ -149,6 +150,9 @@ class KerasSession(KerasWeights, KerasTraining):
         with watching, making, draws.by_numpy(), keras_checks.refusals(self.place):
             self.model = self.make_model(user_functions.function(settings["function"]))
             keras_checks.check_kind(self.model, self.keras, settings["function"])
+            # A name would be a new one, without what it has kept of a training in `build`.
+            if hasattr(self.keras, "ops"):  # Keras 3; a graph of TensorFlow 1 needs a new one
+                self._own_optimizer = getattr(self.model, "optimizer", None)
             self.complete_model()
             self.recurrent.initialize()
         file_settings.check(self)
@@ -169,7 +173,8 @@ class KerasSession(KerasWeights, KerasTraining):
             model_keys.check(self.config)
         self.compile(self.config.get("certifying_optimizer"))
         keras_checks.check_axes_of_weights(self)
-        if self.recurrent.kernel is not None and self.recurrent.made:
+        given = self.recurrent.made or in_place.kernels_given(self.model)
+        if self.recurrent.kernel is not None and given:
             self.give_kernel()
         if self.config.get("certifying") and not self.resets_dropout:
             # Two implementations would draw other masks.
@@ -223,10 +228,18 @@ class KerasSession(KerasWeights, KerasTraining):
             return self.config["model"]["file"]
         return self._watched.place(layer)
 
+    def made_in_build(self):
+        """The layers that the model's file has made, in order."""
+        return self._watched.made()
+
     def compile(self, optimizer=None):
         """Compiles the built model with an `optimizer`, stated as in a model's YAML, in place of
         its own; with its own if that is None. `load_weights` must follow."""
-        self.model.compile(**self._compile_arguments(optimizer))
+        arguments = self._compile_arguments(optimizer)
+        if self._watched.compile_arguments(self.model) is None:
+            self.model.compile(**arguments)
+        else:  # these are of Keras's `compile`; the author's own has done what it adds to it
+            keras_facts.of_keras(type(self.model), "compile")(self.model, **arguments)
         self.prepare_training()
 
     def drawn(self, draw, shape, dtype):
@@ -246,8 +259,9 @@ class KerasSession(KerasWeights, KerasTraining):
         if own is None:
             arguments = self._stated_compile_arguments()
         else:
-            keras_checks.check_own_compile(self.config["model"], own, settings)
-            arguments = dict(own)
+            place = self._watched.compile_place(self.model) or self.config["model"]["function"]
+            keras_checks.check_own_compile(place, self.config["model"], own, settings)
+            arguments = dict(own, optimizer=self._own_optimizer or own.get("optimizer"))
         if optimizer is not None:
             arguments["optimizer"] = self.optimizer(optimizer)
         return dict(arguments, **settings)
@@ -305,11 +319,9 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def model_facts(self, layers):
         """The facts about the built model for the record; `layers`: what `layers()` returned."""
-        optimizer = self.model.optimizer
-        settings = dict(optimizer.get_config(), class_name=type(optimizer).__name__)
         facts = {
             "parameters": int(self.model.count_params()),
-            "optimizer": settings,
+            "optimizer": keras_facts.settings_of(self.model.optimizer),
             "loss": keras_facts.named_loss(self.model.loss),
             "recurrent_layers": [layer.name for layer in self.recurrent.layers],
             "random_layers": random_layers.names(self.model, self.keras.layers),
@@ -351,7 +363,7 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def reset(self):
         """Restores the state after ``load_weights``: weights, optimizer, random states."""
-        self.write(self._state(), self._initial)
+        self.write(*self._initial)
         self.forget_states()  # in Keras 3 they are none of the model's variables
 
     def read(self, variables):

@@ -34,7 +34,9 @@ class KerasWeights:
     def load_weights(self, weights):
         """Sets the model's weights to canonical ones, to which `reset` will return."""
         self.set_weights(weights)
-        self._initial = self.read(self._state())
+        # The variables too: the first step may make further ones.
+        state = self._state()
+        self._initial = (state, self.read(state))
 
     def set_weights(self, weights):
         """Sets the model's weights to canonical ones, and kept states to zero."""
@@ -57,8 +59,9 @@ class KerasWeights:
                     flags[name] = id(variable) in trained
             elif self.recurrent.module is None:
                 for prefix, part in single_parts(layer).items():
-                    for name, variable in zip(cells.ARRAYS, part.weights):
-                        flags[prefix + name] = id(variable) in trained
+                    for name, variable in zip(cells.names_of(part, part.weights), part.weights):
+                        if name is not None:
+                            flags[prefix + name] = id(variable) in trained
             else:
                 flags = dict.fromkeys(self._canonical(layer), bool(trained))
             found.append(flags)

@@ -10,6 +10,7 @@ class Watched:
     def __init__(self, keras):
         self._keras = keras
         self._compiled = {}  # id of a model → arguments
+        self._compiled_in = {}  # id of a model → the line of the model's file that compiled it
         self._places = {}  # id of a layer → the line of the model's file that made it
         self._shapes = {}  # id of a recurrent layer → the shape of its inputs, with the batch
         self._alive = []  # so that no id is used twice
@@ -17,6 +18,10 @@ class Watched:
     def place(self, layer):
         """``FILE, line N`` where the model has made `layer`; None if that is unknown."""
         return self._places.get(id(layer))
+
+    def made(self):
+        """All layers that were made in a line of the model's file."""
+        return [each for each in self._alive if self._places.get(id(each))]
 
     def input_shape(self, layer):
         """The shape of the inputs of a recurrent `layer`, with the batch; None if it was built at
@@ -29,6 +34,13 @@ class Watched:
         for each in (model, getattr(model, "model", None)):
             if id(each) in self._compiled:
                 return self._compiled[id(each)]
+        return None
+
+    def compile_place(self, model):
+        """``FILE, line N`` where the model has compiled itself; None if that is unknown."""
+        for each in (model, getattr(model, "model", None)):
+            if id(each) in self._compiled_in:
+                return self._compiled_in[id(each)]
         return None
 
     def watching(self):
@@ -66,6 +78,7 @@ class Watched:
         given.update(given.pop("kwargs", {}))
         self._alive.append(model)
         self._compiled[id(model)] = given
+        self._compiled_in[id(model)] = caller()
 
     def _compile_from_config(self, _, arguments):
         model = next(iter(arguments.values()))

@@ -8,6 +8,7 @@ their own: a module of ``rnnworker.kernels``, or a user's file with ``make``
 
 import importlib
 
+from rnnlayers import own_method
 from rnnworker import arguments, canonical_weights
 from rnnworker.arguments import Refusal
 from rnnworker.options import (
@@ -145,21 +146,35 @@ class Recurrent:
             self.from_canonical(layer, {name: first[name] for name in arrays})
 
     def found_in(self, model, place_of):
-        """Adds the recurrent layers of Keras in `model` to `made`. `place_of`: the function of a
-        layer that returns where the model has made it, or None."""
+        """Adds the recurrent layers of Keras in `model` that have weights, and not only those of
+        another one, to `made`. `place_of`: the function of a layer that returns where the model
+        has made it, or None."""
         inside = set()
+        taken = set()  # weights
         for made in self.made:
             inside.update(id(layer) for layer in composed.inner_layers(made.layer))
         for layer in in_place.found_in(self.keras, model):
             inner = composed.inner_layers(layer)
-            if any(id(each) in inside for each in inner):
-                continue
+            weights = set(map(id, layer.weights))
+            if any(id(each) in inside for each in inner) or weights <= taken:
+                continue  # `weights` is empty if the layer was never called
+            taken |= weights
             place = place_of(inner[0]) or "layer " + layer.name
             options = in_place.options_of(self.keras, inner[0])
             cell = in_place.cell_name(self.keras, inner[0], options)
             made = Made(layer, cell, options, place)
             made.is_of_recurrent = any(layer is each for each in self._asked_for)
             self.made.append(made)
+
+    def own_method(self, made):
+        """``CLASS.METHOD`` of an author that the layer of `made` computes in place of Keras's; None
+        if there is none."""
+        if self.module is None:
+            for layer in composed.inner_layers(made.layer):
+                own = own_method(layer)
+                if own:
+                    return own
+        return None
 
     def unmet(self, made):
         """What the grid or the layer of `made` states that has no effect on it, as the end of a
@@ -179,13 +194,21 @@ class Recurrent:
                     "own arguments"
                 )
                 return fault.format(option, made.layer.name)
-        config = dict(self._config, cell={"name": made.cell})
         for layer in composed.inner_layers(made.layer):
-            for argument in ("unroll", "use_cudnn"):
-                value = getattr(layer, argument, None)
-                reason = arguments.refusal(config, argument, value, in_place=True)
-                if reason:
-                    return reason
+            reason = self.stated_otherwise(layer, made.cell)
+            if reason:
+                return reason
+        return None
+
+    def stated_otherwise(self, layer, cell=OF_MODEL):
+        """Which kernel the `layer` of a `cell` states itself, as the end of a sentence, if it is
+        another one than that of the grid; else None."""
+        config = dict(self._config, cell={"name": cell})
+        for argument in ("unroll", "use_cudnn"):
+            value = getattr(layer, argument, None)
+            reason = arguments.refusal(config, argument, value, in_place=True)
+            if reason:
+                return reason
         return None
 
     def longest(self):

@@ -22,6 +22,7 @@ LAYERS = {
     "rnn_relu": ("SimpleRNN", {"activation": "relu"}),
 }
 ARRAYS = ("kernel", "recurrent", "bias")
+ATTRIBUTES = ("kernel", "recurrent_kernel", "bias")  # of a cell of Keras, in the order of `ARRAYS`
 WITH_CUDNN = ("lstm", "gru")
 
 MATRIX = "kernel above recurrent"
@@ -90,14 +91,18 @@ def supported(name, cell, cells, options):
 def to_canonical(layer, values=None):
     """The layer's weights as canonical arrays, or `values` in place of its trainable weights, such
     as gradients."""
+    variables = layer.trainable_weights
     if values is None:
+        variables = layer.weights
         values = layer.get_weights()
     if hasattr(layer, "unpack"):
         return layer.unpack(values)
     layout, units = _layout(layer)
     if layout:
         return unpack(layout, values, units)
-    return dict(zip(ARRAYS, values))
+    named = dict(zip(names_of(layer, variables), values))
+    named.pop(None, None)
+    return named
 
 
 def from_canonical(layer, arrays):
@@ -108,9 +113,23 @@ def from_canonical(layer, arrays):
     elif layout:
         values = pack(layout, arrays)
     else:
-        values = [arrays[name] for name in ARRAYS if name in arrays]
-        values += layer.get_weights()[len(values) :]  # the states of a stateful layer
+        names = names_of(layer, layer.weights)
+        values = [arrays.get(*each) for each in zip(names, layer.get_weights())]
     layer.set_weights(values)
+
+
+def names_of(layer, variables):
+    """The canonical names of some `variables` of a layer of Keras: those of `ARRAYS`, ``own_1``,
+    ``own_2``, … of further weights of an author's class, and None of a kept state."""
+    cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
+    names = {}
+    for name, attribute in zip(ARRAYS, ATTRIBUTES):
+        names[id(getattr(cell, attribute, None))] = name
+    states = [id(state) for state in getattr(layer, "states", None) or ()]
+    further = [id(each) for each in layer.weights if id(each) not in list(names) + states]
+    for number, each in enumerate(further, 1):
+        names[each] = "own_{}".format(number)
+    return [names.get(id(variable)) for variable in variables]
 
 
 def pack(layout, arrays):

@@ -1,7 +1,7 @@
 """The recurrent layers of a built model, and the kernel that computes them in place (`rnnlayers`):
 the model is the author's own, with its layers, weights and names."""
 
-from rnnlayers import CannotCompute, use
+from rnnlayers import CannotCompute, recurrent_layers, use
 from rnnworker.arguments import DECIDED, Refusal
 from rnnworker.recorded import recording
 from rnnworker.recurrent.composed import flat, parts_of
@@ -25,6 +25,14 @@ def found_in(keras, model):
             continue
         found.append(layer)
     return found
+
+
+def kernels_given(model):
+    """The single layers of `model` that get a kernel: beside those of `found_in`, loops over
+    several cells, and layers without weights of their own."""
+    if not hasattr(model, "_flatten_layers"):  # TensorFlow 1, of which a model unrolls when made
+        return []
+    return recurrent_layers(model)
 
 
 def is_recurrent(keras, layer):

@@ -231,6 +231,140 @@ def own_call():
     return sequential(Doubled(4))
 
 
+class Distilled(keras.Model):
+    """Its `compile` has arguments of its own."""
+
+    def __init__(self, student, teacher):
+        super().__init__()
+        self.student = student
+        self.teacher = teacher
+        self.teacher.trainable = False
+
+    def compile(self, optimizer, between, share=0.3):
+        super().compile(optimizer=optimizer, loss="mae")
+        self.between = between
+        self.share = share
+
+    def call(self, inputs, training=None):
+        return self.student(inputs, training=training)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        of_data = super().compute_loss(x, y, y_pred, sample_weight, training)
+        return self.share * of_data + self.between(self.teacher(x), y_pred)
+
+
+def one_of_two(name):
+    parts = [layers.Input((3, 3)), layers.LSTM(4, name="rnn"), layers.Dense(1)]
+    return keras.Sequential(parts, name=name)
+
+
+def own_compile():
+    model = Distilled(one_of_two("student"), one_of_two("teacher"))
+    model(numpy.zeros((1, 3, 3), "float32"))
+    model.compile("adam", keras.losses.MeanSquaredError(), share=0.5)
+    return model
+
+
+def two_layers_of_one_name():
+    inputs = layers.Input((3, 3))
+    both = [one_of_two(name)(inputs) for name in ("first", "second")]
+    model = keras.Model(inputs, layers.Average()(both))
+    model.compile("adam", "mse")
+    return model
+
+
+class Normalized(layers.LSTMCell):
+    """A cell that normalizes its state, with weights of its own before and after Keras's."""
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(1,), initializer="ones", name="scale")
+        super().build(shape)
+        self.norm = layers.LayerNormalization()
+        self.norm.build((None, self.units))
+
+    def call(self, inputs, states, training=False):
+        hidden, (_, memory) = super().call(inputs, states, training=training)
+        hidden = self.scale * self.norm(hidden)
+        return hidden, [hidden, memory]
+
+
+def own_cell():
+    return sequential(layers.RNN(Normalized(4)))
+
+
+def one_cell_in_two_loops():
+    inputs = layers.Input((3, 3))
+    cell = layers.LSTMCell(4)
+    both = [layers.RNN(cell)(inputs), layers.RNN(cell, go_backwards=True)(inputs)]
+    model = keras.Model(inputs, layers.Dense(1)(layers.Concatenate()(both)))
+    model.compile("adam", "mse")
+    return model
+
+
+class Unused(keras.Model):
+    """Has a layer that it never calls, beside one in a dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = {"used": layers.LSTM(4), "left over": layers.LSTM(4)}
+        self.last = layers.Dense(1)
+
+    def call(self, inputs):
+        return self.last(self.parts["used"](inputs))
+
+
+def never_called():
+    model = Unused()
+    model(numpy.zeros((1, 3, 3), "float32"))
+    model.compile("adam", "mse")
+    return model
+
+
+def stack_of_cells():
+    return sequential(layers.RNN([layers.LSTMCell(4), layers.LSTMCell(3)]))
+
+
+def unrolled_stack_of_cells():
+    return sequential(layers.RNN([layers.LSTMCell(4)], unroll=True))
+
+
+def hidden_from_keras():
+    inputs = layers.Input((3, 3))
+    lost = layers.LSTM(4)
+    hidden = layers.Lambda(lambda inputs: lost(inputs), output_shape=(4,))(inputs)
+    model = keras.Model(inputs, layers.Dense(1)(hidden))
+    model.compile("adam", "mse")
+    return model
+
+
+def compiled_for_debugging():
+    model = stack()
+    model.compile("adam", "mse", run_eagerly=True)
+    return model
+
+
+def in_half_precision():
+    return sequential(layers.LSTM(4, dtype="mixed_bfloat16"))
+
+
+def output_without_targets():
+    inputs = layers.Input((3, 3))
+    hidden = layers.LSTM(4, return_sequences=True)(inputs)
+    shares = layers.Softmax(axis=1, name="shares")(layers.Dense(1)(hidden))
+    y = layers.Dense(1, name="y")(layers.Flatten()(layers.Dot(1)([shares, hidden])))
+    model = keras.Model(inputs, {"y": y, "shares": shares})
+    model.compile("adam", {"y": "mse"})
+    return model
+
+
+def tanh(x):
+    return 1.7159 * keras.ops.tanh(2 / 3 * x)
+
+
+def own_tanh():
+    return sequential(layers.LSTM(4, activation=tanh))
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
@@ -259,4 +393,10 @@ EQUAL = (
     without_cudnn,
     with_cudnn,
     own_call,
+    own_compile,
+    two_layers_of_one_name,
+    own_cell,
+    one_cell_in_two_loops,
+    never_called,
+    stack_of_cells,
 )
