@@ -15,11 +15,11 @@ from tests.worker.checked_models import IMPLEMENTATIONS, checked
 # `benchmarks/random_models.py` tries another one on TensorFlow 2.21. A model takes the longest on
 # TensorFlow 1.
 SEEDS = {
-    "current": range(22, 23),
-    "keras3_torch": range(1003, 1005),
-    "keras3_jax": range(2000, 2001),
-    "tf_2_15": range(3041, 3042),
-    "tf_1_15": range(4024, 4025),
+    "current": (22, 109),  # 109: an unfrozen layer, whose variables TensorFlow does not watch
+    "keras3_torch": (1003, 1004),
+    "keras3_jax": (2000,),
+    "tf_2_15": (3041,),
+    "tf_1_15": (4024,),
 }
 
 

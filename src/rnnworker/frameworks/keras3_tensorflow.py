@@ -248,7 +248,9 @@ class Session(KerasSession):
 
         def with_gradients(inputs, upstream):
             with tensorflow.GradientTape() as tape:
-                tape.watch(inputs)
+                # The variables too: TensorFlow would not watch those of a layer that was frozen when
+                # Keras made them.
+                tape.watch([inputs] + variables)
                 outputs = called(inputs)
                 loss = tensorflow.reduce_sum(outputs * upstream)
             return outputs, tape.gradient(loss, [inputs] + variables)
