@@ -248,8 +248,8 @@ class Session(KerasSession):
 
         def with_gradients(inputs, upstream):
             with tensorflow.GradientTape() as tape:
-                # The variables too: TensorFlow would not watch those of a layer that was frozen when
-                # Keras made them.
+                # The variables too: by itself, TensorFlow does not watch those of a layer that was
+                # frozen when Keras made them.
                 tape.watch([inputs] + variables)
                 outputs = called(inputs)
                 loss = tensorflow.reduce_sum(outputs * upstream)
