@@ -400,7 +400,7 @@ def test_in_a_program(run) -> None:
         assert found, text
         ratio, low, high = map(float, found.groups())
         assert low <= ratio <= high and 0.3 < ratio < 20
-    assert len(programs) == 2
+    assert len(programs) == 3
 
 
 def test_random_models(run) -> None:

@@ -119,12 +119,14 @@ def from_canonical(layer, arrays):
 
 
 def names_of(layer, variables):
-    """The canonical names of some `variables` of a layer of Keras: those of `ARRAYS`, ``own_1``,
-    ``own_2``, … of further weights of an author's class, and None of a kept state."""
+    """The canonical names of some `variables` of a layer: those of `ARRAYS`, ``own_1``, ``own_2``,
+    … of further weights of an author's class, and None of a kept state. A cell without Keras's
+    attributes has its weights in the order of `ARRAYS`."""
     cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
-    names = {}
-    for name, attribute in zip(ARRAYS, ATTRIBUTES):
-        names[id(getattr(cell, attribute, None))] = name
+    arrays = layer.weights
+    if hasattr(cell, ATTRIBUTES[0]):
+        arrays = [getattr(cell, attribute, None) for attribute in ATTRIBUTES]
+    names = {id(array): name for name, array in zip(ARRAYS, arrays)}
     states = [id(state) for state in getattr(layer, "states", None) or ()]
     further = [id(each) for each in layer.weights if id(each) not in list(names) + states]
     for number, each in enumerate(further, 1):
