@@ -11,7 +11,6 @@ would. It ends when its owner closes the socket. The supervisor's side is
 import array
 import contextlib
 import importlib
-import importlib.util
 import json
 import os
 import select
@@ -51,21 +50,7 @@ def main(job_file: str, descriptor: str) -> int:
     if not forked_for:
         return 0
     imported = run.Imported(took, resident - _resident())
-    code = run.main([forked_for], imported)
-    _remove_generated()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # nothing is left to do, and freeing what was imported makes the others wait
-
-
-def _remove_generated() -> None:
-    """Removes the sources that TensorFlow's AutoGraph has written for this process. It removes them
-    itself, but not their bytecode, in a process that ends as usual."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("__autograph_generated_file") and module.__file__:
-            for path in (module.__file__, importlib.util.cache_from_source(module.__file__)):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path)
+    run.end_fork(run.main([forked_for], imported))
 
 
 def _resident() -> int:

@@ -1,7 +1,9 @@
 """Executes one run: import, data, build, first step, warm-up, train, evaluate, predict."""
 
+import contextlib
 import ctypes
 import importlib
+import importlib.util
 import json
 import os
 import resource
@@ -9,7 +11,7 @@ import signal
 import sys
 import time
 import traceback
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Sequence
 
 from rnnworker import cards, machine, processors, user_functions
 from rnnworker import events as events_module
@@ -174,6 +176,22 @@ def _timed_calls(call: Callable[[], object], number: int) -> Json:
         "result": results[0],
         "calls": seconds[1:],
     }
+
+
+def end_fork(code: int) -> NoReturn:
+    """Ends this process, which was forked, with the exit code: nothing is left to do, and freeing
+    what was imported would make others wait. Removes what TensorFlow's AutoGraph has written for
+    this process, as TensorFlow does in one that ends as usual."""
+    try:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("__autograph_generated_file") and module.__file__:
+                for path in (module.__file__, importlib.util.cache_from_source(module.__file__)):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(path)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:  # a fork must not go on with what its parent does
+        os._exit(code)
 
 
 def die_with_parent(parent: Optional[int]) -> None:

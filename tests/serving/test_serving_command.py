@@ -69,6 +69,8 @@ def files(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch)
     numpy.savez(tmp_path / "two.npz", **{"x_val.words": words, "x_val.numbers": numbers})
     numpy.savez(tmp_path / "one.npz", x_val=numbers)
     monkeypatch.setenv("RNNBENCH_TIMING_LOCK", str(tmp_path / "timing.lock"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     return tmp_path
 
 
@@ -124,12 +126,15 @@ def test_a_saved_model(files: Path) -> None:
         "keras.Sequential([layers.Input((9, 3)), layers.GRU(4)]).save(sys.argv[1])"
     )
     answer(python, f"{script}; print(0)", files / "mine.keras", KERAS_BACKEND="tensorflow")
-    results = compared(files, "mine.keras", "one.npz", "onnxruntime_operator", "litert")
+    runtimes = ("onnxruntime_operator", "litert", "tf_function")
+    results = compared(files, "mine.keras", "one.npz", *runtimes)
     assert results.compared_with == "onnxruntime_operator"
     assert results.biases_changed == 1
     for runtime in results.runtimes:
         assert runtime.difference is not None and runtime.difference < 1e-6
         assert len(runtime.batches) == 2
+    # TensorFlow's functions are sources in this folder, until their process ends.
+    assert not list(files.glob("temporary/__autograph_generated_file*"))
 
 
 def test_data_that_do_not_fit(files: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,8 @@ from rnnbench.planning import digests
 from rnnbench.planning.plan import Plan, write_plan
 from rnnbench.planning.planner import make_plan
 from rnnbench.prediction import results
-from rnnbench.prediction.measure import Job, Outcome, Prepared
+from rnnbench.prediction.measure import Job, Outcome
+from rnnbench.prediction.messages import Prepared
 from rnnbench.records.predictions import ChosenRuntime, Results, prediction_file
 from rnnbench.tracking.store import all_runs, connected
 from rnnworker import machine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from rnnbench.errors import RunError
 from rnnbench.prediction import measure, results
 from rnnbench.prediction.measure import Job, Outcome
+from rnnbench.prediction.messages import Case
 from tests.serving.test_serving_results import runtime_named as named
 
 FACT = {"case": "batch 1", "call": 0, "difference": 1e-7, "bound": 1e-5}
@@ -37,8 +39,8 @@ for line in sys.stdin:
 """
 GONE = {"gone": True}
 CASES = [
-    measure.Case("batch 1", 1, is_timed=True),
-    measure.Case("longer", 2, is_timed=False),
+    Case("batch 1", 1, is_timed=True),
+    Case("longer", 2, is_timed=False),
 ]
 
 
@@ -102,6 +104,13 @@ def test_a_crash_and_a_wrong_answer_are_not_timed(job: Job, said: Said) -> None:
     ]
     assert [each.difference for each in outcomes[1].unequal] == [1.0]
     assert [len(outcome.turns) for outcome in outcomes] == [0, 0, 0, 3, 0, 3]
+
+
+def test_a_number_that_json_does_not_have_refuses_one_runtime(job: Job, said: Said) -> None:
+    said.update(a=[RIGHT | {"validation": math.nan}], b=[RIGHT])
+    outcomes = [Outcome(named("a")), Outcome(named("b"))]
+    assert timed(job, 0, outcomes) == ["b"]
+    assert str(outcomes[0].refused).startswith("its process wrote what cannot be read: JSON is")
 
 
 def test_everyone_has_a_turn_in_each_cycle(job: Job, said: Said) -> None:

@@ -15,7 +15,8 @@ import pytest
 from rnnbench.commands import prediction
 from rnnbench.errors import ConfigError
 from rnnbench.grid.experiment import known_runtimes
-from rnnbench.prediction.measure import Difference, Job, Outcome, Prepared, Said, Turn
+from rnnbench.prediction.measure import Job, Outcome, Turn
+from rnnbench.prediction.messages import Difference, Prepared, Said
 from rnnbench.prediction.results import ratios
 from rnnbench.prediction.results import results_of as results_with_name
 from rnnbench.records.predictions import ChosenRuntime, Results

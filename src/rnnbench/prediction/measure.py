@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -24,7 +24,18 @@ from rnnbench.builds.launcher import launcher
 from rnnbench.builds.pins import build_of
 from rnnbench.errors import RunError
 from rnnbench.grid.choices import Build
-from rnnbench.records.predictions import ChosenRuntime, Validation
+from rnnbench.prediction import messages
+from rnnbench.prediction.messages import (
+    Case,
+    Difference,
+    Fault,
+    Message,
+    NotHeard,
+    Prepared,
+    Said,
+    Timed,
+)
+from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.store import timing_lock
 from rnnbench.running.worker import job_of
 from rnnserve import FULL_PRECISION
@@ -47,115 +58,6 @@ START = (
     "found['load_package'](['rnnserve']); "
     "from rnnworker.serving import {module}; {module}.main(sys.argv[2])"
 )
-
-Answer = TypeVar("Answer", bound=msgspec.Struct)
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """``prepared.json`` of a model that cannot be prepared, and why."""
-
-    fault: str | None = None
-
-
-class Exported(msgspec.Struct, frozen=True):
-    """The files of a runtime.
-
-    - `refused`: why there are none, or None.
-    - `folder`: with them; `imports`: modules that are imported before the fork.
-    """
-
-    refused: str | None = None
-    folder: str | None = None
-    imports: tuple[str, ...] = ()
-
-
-class Case(msgspec.Struct, frozen=True):
-    """What is asked. `batch`: its number of samples; `is_timed`: whether it has turns."""
-
-    name: str
-    batch: int
-    is_timed: bool
-
-
-class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read here of ``prepared.json``, where `rnnworker.serving.prepare` writes it.
-
-    - `reference`, `biases_changed`, `bounds`, `lower_bounds`, `validation`, `steps`: as in
-      `Results`.
-    - `runtimes`: by name.
-    """
-
-    reference: str
-    biases_changed: int
-    bounds: list[float]
-    lower_bounds: dict[str, list[float]]
-    validation: Validation | None
-    cases: tuple[Case, ...]
-    steps: int | None
-    runtimes: dict[str, Exported]
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """How far an output of a call is from what it should be.
-
-    - `case`: the name of what was asked; `call`: from 0.
-    - `bound`: the largest `difference` that counts as equal.
-    - `error`: why there is no difference, or None.
-    """
-
-    case: str
-    call: int
-    difference: float = 0.0
-    bound: float = 0.0
-    error: str | None = None
-
-    @property
-    def asked(self) -> str:
-        """What was asked, in words."""
-        return self.case if self.call == 0 else f"{self.case}, asked again"
-
-
-class Said(msgspec.Struct, frozen=True):
-    """What the process of a runtime says first: why it is `refused`, or the facts of `Runtime` and
-    its `differences`."""
-
-    refused: str | None = None
-    differences: tuple[Difference, ...] = ()
-    load_seconds: float | None = None
-    bytes: int | None = None
-    versions: dict[str, str] = {}
-    code: str | None = None
-    validation: float | None = None
-
-    @property
-    def unequal(self) -> list[Difference]:
-        """The answers that differ from what they should be."""
-        found = []
-        for each in self.differences:
-            if each.error is not None or each.difference > each.bound:
-                found.append(each)
-        return found
-
-
-class Timed(msgspec.Struct, frozen=True):
-    """What the process of a runtime says after a turn: nanoseconds of each of its `calls`, CPU
-    seconds of them, CPU seconds of the process when the turn began (`slept`) and had `ended`, its
-    `peak` of memory in bytes, and the number of its threads with a share in the calls."""
-
-    calls: tuple[int, ...]
-    cpu: float
-    threads: int
-    slept: float
-    ended: float
-    peak: int
-
-
-class NotHeard(msgspec.Struct, frozen=True):
-    """What stands for the line of a process that has `gone`, or was killed after so many seconds
-    for being `silent`."""
-
-    gone: bool = False
-    silent: int | float | None = None
 
 
 @dataclass(frozen=True)
@@ -325,10 +227,10 @@ def _prepared(job: Job, say: Callable[[str], None]) -> Prepared:
     if done.returncode or not file.exists():
         raise RunError(f"the model cannot be prepared: {_last_line(log)}", where=str(log))
     content = file.read_bytes()
-    fault = msgspec.json.decode(content, type=Fault).fault
+    fault = messages.read(content, Fault, str(file)).fault
     if fault is not None:
         raise RunError(fault, where=job.function)
-    return msgspec.json.decode(content, type=Prepared)
+    return messages.read(content, Prepared, str(file))
 
 
 def _command(job: Job, module: str, facts: Mapping[str, object], name: str) -> list[str]:
@@ -447,12 +349,12 @@ class Process:
         self.ended = None
         self.group.say(f"start {self.number} {cases}")
 
-    def read(self, kind: type[Answer]) -> Answer:
-        """What the process says next. Raises `RunError` if it has ended, or says nothing for
-        `ANSWER_SECONDS`."""
+    def read(self, kind: type[Message]) -> Message:
+        """What the process says next. Raises `RunError` if it has ended, says nothing for
+        `ANSWER_SECONDS`, or says something else."""
         self.group.say(f"hear {self.number}")
         line = self.group.read()
-        instead = msgspec.json.decode(line, type=NotHeard)
+        instead = messages.read(line, NotHeard, str(self.log))
         what = ""
         if instead.silent is not None:
             what = f"has not answered for {instead.silent} s"
@@ -460,7 +362,7 @@ class Process:
             what = f"ended: {_last_line(self.log)}"
         if what:
             raise RunError(f"the process of {self.outcome.runtime} {what}", where=str(self.log))
-        return msgspec.json.decode(line, type=kind)
+        return messages.read(line, kind, str(self.log))
 
     def turn(self, case: int, batch: int) -> Timed:
         lead = LEAD

@@ -10,7 +10,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from rnnbench.prediction.measure import Job, Outcome, Prepared, Said, Turn, measure
+from rnnbench.prediction.measure import Job, Outcome, Turn, measure
+from rnnbench.prediction.messages import Prepared, Said
 from rnnbench.records import timestamps
 from rnnbench.records.predictions import (
     Batch,

@@ -9,8 +9,8 @@ from rnnworker.user_functions import caller
 class Watched:
     def __init__(self, keras):
         self._keras = keras
-        self._compiled = {}  # id of a model → arguments
-        self._compiled_in = {}  # id of a model → the line of the model's file that compiled it
+        # id of a model → the arguments and the line of the model's file that compiled it
+        self._compiled = {}
         self._places = {}  # id of a layer → the line of the model's file that made it
         self._shapes = {}  # id of a recurrent layer → the shape of its inputs, with the batch
         self._alive = []  # so that no id is used twice
@@ -30,18 +30,18 @@ class Watched:
 
     def compile_arguments(self, model):
         """The arguments with which the model has compiled itself; None if it has not."""
+        return self._compile_of(model)[0]
+
+    def compile_place(self, model):
+        """``FILE, line N`` where the model has compiled itself; None if that is unknown."""
+        return self._compile_of(model)[1]
+
+    def _compile_of(self, model):
         # A Sequential of Keras 2.0.6 compiles a model inside it.
         for each in (model, getattr(model, "model", None)):
             if id(each) in self._compiled:
                 return self._compiled[id(each)]
-        return None
-
-    def compile_place(self, model):
-        """``FILE, line N`` where the model has compiled itself; None if that is unknown."""
-        for each in (model, getattr(model, "model", None)):
-            if id(each) in self._compiled_in:
-                return self._compiled_in[id(each)]
-        return None
+        return None, None
 
     def watching(self):
         """Records what happens in its block."""
@@ -77,10 +77,10 @@ class Watched:
         model = given.pop(next(iter(arguments)))
         given.update(given.pop("kwargs", {}))
         self._alive.append(model)
-        self._compiled[id(model)] = given
-        self._compiled_in[id(model)] = caller()
+        self._compiled[id(model)] = (given, caller())
 
     def _compile_from_config(self, _, arguments):
         model = next(iter(arguments.values()))
-        # A saved model states what "auto" was where it was saved.
-        self._compiled.get(id(model), {}).pop("jit_compile", None)
+        if id(model) in self._compiled:
+            # A saved model states what "auto" was where it was saved.
+            self._compiled[id(model)][0].pop("jit_compile", None)

@@ -114,7 +114,8 @@ def from_canonical(layer, arrays):
         values = pack(layout, arrays)
     else:
         names = names_of(layer, layer.weights)
-        values = [arrays.get(*each) for each in zip(names, layer.get_weights())]
+        own = layer.get_weights()  # a kept state stays as it is
+        values = [arrays.get(name, value) for name, value in zip(names, own)]
     layer.set_weights(values)
 
 

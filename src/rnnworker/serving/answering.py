@@ -36,9 +36,10 @@ import numpy
 
 from rnnserve import FULL_PRECISION, runtime
 from rnnserve.refusals import Refused
-from rnnworker.run import die_with_parent
+from rnnworker.run import die_with_parent, end_fork
 from rnnworker.serving import accuracy, equality
 
+END_SECONDS = 1.0
 BUSY = 0.05  # of the CPU time of a turn: a thread with less does not count
 
 
@@ -96,7 +97,7 @@ class Child:
             except BaseException:
                 traceback.print_exc()
             finally:
-                os._exit(1)
+                end_fork(1)
         theirs.close()
         self.lines = self.socket.makefile("r")
 
@@ -113,6 +114,11 @@ class Child:
         return self.lines.readline() or json.dumps({"gone": True}) + "\n"
 
     def end(self):
+        """Lets the process end with its input. One that still works after `END_SECONDS` is
+        killed."""
+        with contextlib.suppress(OSError):  # of one that has ended
+            self.socket.shutdown(socket.SHUT_WR)
+        select.select([self.socket], [], [], END_SECONDS)
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self.lines.close()
