@@ -54,7 +54,7 @@ faults: $(MADE)
 # hours, with PACKAGE=records a quarter of an hour, with SAMPLE=100 always the same 100 of them. mutants/ keeps what
 # is done: start again to continue.
 mutants: $(MADE)
-	$(BIN)/mutmut run $(if $(PACKAGE),'rnnbench.$(PACKAGE).*',$(if $(SAMPLE),'rnnbench.records.bounds.*'))
+	$(BIN)/mutmut run $(if $(PACKAGE),'rnnbench.$(PACKAGE).*',$(if $(SAMPLE),'rnnbench.records.timestamps.*_mutmut_1'))
 	$(if $(SAMPLE),$(BIN)/python -m tests.mutants names $(SAMPLE) | xargs $(BIN)/mutmut run)
 	$(BIN)/mutmut results
 	$(BIN)/python -m tests.mutants score $(SAMPLE)

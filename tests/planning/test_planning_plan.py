@@ -8,7 +8,7 @@ import pytest
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.point import GridPoint, name_of
-from rnnbench.planning.plan import Plan, certificates_of, facts_of
+from rnnbench.planning.plan import Plan, certificates_of, code_of, facts_of
 from rnnbench.planning.planner import make_plan
 from rnnbench.records.keys import certificate_key, function_overrides
 from rnnbench.records.plan_file import PlannedCertificate
@@ -160,6 +160,24 @@ def test_other_devices_are_listed_with_the_implementations_that_run_on_them() ->
     assert (first.name, first.implementations) == ("cpu_1", ["block", "keras"])
     assert (other.name, other.implementations) == ("cpu_2", ["keras"])
     assert other.device["name"] == "cpu_2"
+
+
+def test_devices_and_implementations_are_named_with_their_overrides() -> None:
+    on_three = {"device.threads": 3}
+    with_op = {"rnn.op": "CudnnRNNV3", **on_three}
+    points = point(), point("raw", overrides=on_three), point("raw", overrides=with_op)
+    (certificate,) = certificates(*points).values()
+    listed = {place.name: place.implementations for place in certificate.devices}
+    every = ["keras", "raw", "raw op=CudnnRNNV3"]
+    assert listed == {"cpu_1": every, "cpu_1 threads=3": every[1:]}
+
+
+def test_the_code_of_a_further_device_counts() -> None:
+    """On several GPUs, a module gives each of them a part of the batch."""
+    (certificate,) = certificates(point(), point(device="cpu_2")).values()
+    before = code_of(certificate)
+    certificate.devices[1].device["replicas"] = 2
+    assert code_of(certificate) != before
 
 
 def test_a_model_without_a_recurrent_layer_is_certified_too() -> None:

@@ -479,6 +479,9 @@ def test_a_round_that_does_not_count_is_counted_so_far(place: Place) -> None:
         texts.append(so_far(last, ratios, last[0].name, rounds_measured(last, found)))
     assert texts[0].endswith(" after 4 rounds")
     assert texts[1].endswith(" after 4 rounds, of which 3 count")
+    assert rounds_measured([run_of(8, 0).run], found) == 0, "none of this configuration"
+    alone = [structs.replace(run, value=run.value._replace(in_turns=False)) for run in found]
+    assert rounds_measured(last, alone) == 0
 
 
 def test_the_text_of_a_reason_has_the_width_or_the_budget() -> None:

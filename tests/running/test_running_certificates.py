@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 
 import rnnworker
+from rnnbench import locks
 from rnnbench.commands.rules import certificate_summary as summary
 from rnnbench.errors import RunError
 from rnnbench.records.plan_file import PlannedCertificate
@@ -233,6 +235,26 @@ def test_it_is_written_to_the_path_that_snakemake_expects(
     assert list(file_in(place).parent.glob("*.json")) == [file_in(place)]
     assert result.implementations["keras"].status == "certified"
     assert capsys.readouterr().err == "", "a phase is shown on a terminal only"
+
+
+def test_who_keeps_it_waiting_and_which_implementation_it_is_at_are_shown(
+    place: Place, monkeypatch
+) -> None:
+    facts = f"events.emit('facts', certificate=json.loads({json.dumps(REPORTED)!r}))"
+    drawn = []
+    monkeypatch.setattr(certificates, "draw", drawn.append)
+    with ExitStack() as held:
+        held.enter_context(locks.locked(place.timing_lock, "round r of quick", print))
+
+        def said(text: str) -> None:
+            drawn.append(text)
+            held.close()
+
+        monkeypatch.setattr(certificates, "print_progress", said)
+        made(place, monkeypatch, facts)
+    label = f"certificate {PLANNED['key']}: "
+    waiting = f"{label}waiting for this host to finish timing (round r of quick)"
+    assert drawn[0] == waiting and f"{label}keras" in drawn
 
 
 def test_the_memory_limit_applies(place: Place, monkeypatch) -> None:

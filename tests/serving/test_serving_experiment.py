@@ -69,6 +69,8 @@ def test_it_has_predictions_and_neither_runs_nor_certificates(planned: Planned) 
     assert not plan.runs and not plan.rounds and not plan.certificates
     assert [each.choices["cell"] for each in plan.predictions.values()] == ["lstm", "gru"]
     assert {pins.key.partition("-")[0] for pins in plan.environments.values()} == {"serving"}
+    wider = planned(grids=[CONTENT["grids"][0] + " model.units=8"]).predictions
+    assert [each.overrides for each in wider.values()] == [{"model.units": 8}] * 2
 
 
 def test_what_is_asked_decides_whether_it_is_measured_again(planned: Planned) -> None:

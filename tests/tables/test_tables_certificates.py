@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from rnnbench.records.keys import certificate_key
 from rnnbench.records.overrides import Overrides
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.certified import certified, pairs
 from rnnbench.tables.learning import accuracy
 from rnnbench.tables.outcome import Equality
+from rnnworker.precision import TOLERANCE
 from tests.factory import make_record, measured
 from tests.report.made_up import SIZES, as_read, certificate, layers, steps
 
@@ -185,6 +187,16 @@ def test_what_was_computed_otherwise_is_not_compared():
     assert judged.why_not_learning(KERAS | three) is None
 
 
+def test_the_array_that_differs_most_is_named():
+    made = changed_pair(weights=0.5, worst_array="lstm/kernel", first_loss=0.0)
+    record = make_record(model="mnist_rnn", build="tf_2_21")
+    key = certificate_key(record.run.choices, record.run.config)
+    made |= {"schema": 4, "key": key, "tolerance": TOLERANCE["float32"]}
+    why = judging(made).judge(config("block"), KERAS).why
+    words = "what the first steps change in lstm/kernel differ by 0.5 (allowed 0.0001)"
+    assert why == f"keras and block: {words}"
+
+
 def test_the_table_of_certificates_by_hand():
     made = edited(
         keras={"round_trip": False},
@@ -212,6 +224,8 @@ def test_the_table_of_certificates_by_hand():
     assert (keras["tolerance_outputs"], keras["tolerance_gradients"]) == (1e-5, 1e-4)
     assert cell["why"] == f"compared with unrolled, cudnn, no reference: {GELU}"
     assert (block["status"], block["why"]) == ("not_run", "no GPU")
+    random = certified(as_read(edited(keras={"draws": True}))).set_index("rnn")["why"]
+    assert "draws random numbers in its outputs" in random["keras"] and not random["block"]
     assert block["outputs"] is None or block["outputs"] != block["outputs"]
     alone = certified(as_read(alone_with("tf_2_21", outputs=None) | {}))
     assert alone["why"].tolist() == ["", ""]

@@ -160,6 +160,8 @@ def test_the_order_of_many_runs_is_shown_by_medians_of_sections() -> None:
     few = many[:2].assign(machine="small")
     thinned = thinned_order(pd.concat([many, few], ignore_index=True))
     assert thinned["machine"].value_counts().to_dict() == {"large": MAX_POINTS, "small": 2}
+    first = thinned_order(pd.concat([few, many], ignore_index=True))["machine"]
+    assert first.drop_duplicates().tolist() == ["small", "large"], "in the order of the table"
     large = thinned[thinned["machine"] == "large"]
     keras, block = (large[large["implementation"] == name] for name in ("keras", "block"))
     assert keras["place"].tolist() == list(range(4, count, 9)) and set(keras["relative"]) == {1.0}

@@ -163,6 +163,17 @@ def test_learning_by_hand():
     assert row["val_acc_high"] == pytest.approx(-0.015 + 4.3026527 * 0.005 / 3**0.5)
     assert row["val_acc_largest"] == pytest.approx(0.02) and row["shown_different"]
     assert row["loss_largest"] == 0
+    assert row["val_acc"] == pytest.approx((0.89 + 0.90 + 0.925) / 3)
+
+
+def test_what_no_run_reported_is_missing() -> None:
+    records = []
+    for record in make_seeds({"keras": (0.90, 0.92), "block": (0.90, 0.92)}):
+        epochs = [replace(epoch, val_acc=None, loss=None) for epoch in record.epochs]
+        records.append(replace(record, epochs=tuple(epochs)))
+    row = learning(measured(records)).set_index("rnn").loc["block"]
+    assert row[["val_acc", "val_acc_largest", "loss_largest", "loss_apart"]].isna().all()
+    assert row["seeds"] == 2 and not row["shown_different"]
 
 
 def test_loss_curves_are_compared_by_certificates_and_in_the_runs() -> None:

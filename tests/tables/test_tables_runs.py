@@ -128,7 +128,8 @@ def test_turns_say_which_of_them_are_compared() -> None:
     assert keras["counts"].tolist() == [int(cycle != 3) for cycle in range(20)]
     assert block["counts"].tolist() == [int(cycle not in (3, 19)) for cycle in range(20)]
     assert block["seconds"].tolist() == pair[1].turns["seconds"] and set(block["steps"]) == {10}
-    assert turns([make_record()], tidy([make_record()])).empty
+    none = turns([make_record()], tidy([make_record()]))
+    assert none.empty and list(none.columns) == list(table.columns)
 
 
 def test_a_member_without_turns_has_no_rows() -> None:

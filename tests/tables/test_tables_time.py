@@ -57,7 +57,7 @@ def test_time_by_hand():
     assert base["epoch_seconds"] == pytest.approx(math.sqrt(0.5 * 0.6))
     assert base["ms_per_step"] == pytest.approx(1e3 * math.sqrt(0.3) / STEPS)
     assert base["us_per_sample"] == pytest.approx(1e6 * math.sqrt(0.3) / SAMPLES)
-    assert base["evaluate_seconds"] == pytest.approx(0.05)
+    assert base["evaluate_seconds"] == base["predict_seconds"] == pytest.approx(0.05)
     assert (base["speedup"], base["words"]) == (1, Outcome.REFERENCE)
     # The ratio of each block is exactly 2, so the paired interval has width zero.
     assert (fast["speedup"], fast["speedup_low"]) == (pytest.approx(2), pytest.approx(2))

@@ -77,7 +77,7 @@ def versus(measured: Measurements, a: Sequence[str], b: Sequence[str]) -> pd.Dat
     values_b = selected(values, b)
     only_b = values_b.drop(values_a.index, errors="ignore")
     if only_b.empty:
-        values_a = values_a.drop(values_b.index, errors="ignore")
+        values_a = values_a.drop(values_b.index)
     else:
         values_b = only_b
 
