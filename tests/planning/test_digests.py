@@ -187,7 +187,8 @@ def test_implementations_frameworks_replicas_and_missing_models_differ(worker: P
 def test_a_user_supplied_file_and_its_imports_count_for_its_runs_only(
     worker: Path, tmp_path: Path, kind: str
 ) -> None:
-    mine = tmp_path / "mine.py"
+    mine = tmp_path / "of:mine/mine.py"  # a colon also stands before a function
+    mine.parent.mkdir()
     mine.write_text(
         "# A comment.\ndef build():\n    '''What it is.'''\n"
         "    import rnnworker.readers.imdb\n    return 1\n"

@@ -19,6 +19,7 @@ from rnnbench.records.store import RETRIED, Place, read_record, write_json
 from rnnbench.running import attempt
 from rnnbench.running import round as measuring
 from rnnbench.running.round import measure
+from rnnbench.running.worker import revision
 from rnnbench.sources.certificates import certificate_of
 from rnnbench.tables.effects import effects_of
 from rnnbench.tables.estimates import Measurements
@@ -87,6 +88,7 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
         assert waited > EPOCH, "its phase includes the others' turns"
         duration = record.phases[-1].end - record.phases[0].start
         assert record.measured["wall_seconds"] < duration, "its share of the cohort's duration"
+        assert record.measured["revision"] == revision()
     # 0.6 to 0.8 if the others' turns counted. A busy host may stop one worker between epochs.
     closures = sorted(abs(record.measured["closure"]) for record in records.values())
     assert closures[-2] < 0.5

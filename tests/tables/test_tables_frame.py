@@ -144,6 +144,13 @@ def test_a_block_is_a_seed_and_a_repeat_whatever_its_number_was() -> None:
     assert blocks.eq(1).all(axis=None)
 
 
+def test_a_spread_is_shared_by_the_runs_of_one_model_on_one_device() -> None:
+    records = [make_record(), make_record(rnn="block"), make_record(device="cpu_2"),
+               make_record(model="mnist_rnn"), make_record(machine="other")]  # fmt: skip
+    shared = [value.device for value in run_values(tidy(records))["value"]]
+    assert shared[0] == shared[1] and len(set(shared)) == 4
+
+
 def test_the_order_of_many_runs_is_shown_by_medians_of_sections() -> None:
     """Of 1,800 runs of three implementations in turn: 200 sections with three runs of each."""
     count = 3 * MAX_POINTS
