@@ -282,6 +282,7 @@ def test_only_the_killed_member_is_measured_again(place: Place, monkeypatch) -> 
     with pytest.raises(RunError, match="received an external SIGKILL in phase train") as raised:
         measure_round(place, *lines)
     assert raised.value.where == lines[2]["name"]
+    assert "run the same command again" in str(raised.value)
     monkeypatch.setattr(measuring, "supervise", supervise)
     first = {path: path.read_bytes() for path in place.results.glob("records/*/*/2*Z.json")}
     assert len(first) == 2
