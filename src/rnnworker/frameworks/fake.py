@@ -136,7 +136,11 @@ class Session:
 
     def evaluate(self):
         self.slept["evaluate"].append(_sleep(self.times["evaluate_seconds"]))
-        return {"acc": self.times["accuracy"], "slept": self.slept["evaluate"]}
+        return {
+            "acc": self.times["accuracy"],
+            "slept": self.slept["evaluate"],
+            "steps": self.slept["step"],  # of all trainings
+        }
 
     def predict(self):
         self.slept["predict"].append(_sleep(self.times["predict_seconds"]))
