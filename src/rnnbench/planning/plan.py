@@ -35,7 +35,7 @@ from rnnbench.records.plan_file import (
     batched,
 )
 from rnnbench.records.predictions import ChosenRuntime
-from rnnbench.records.record import Run
+from rnnbench.records.record import Run, differing
 from rnnbench.records.store import write_bytes, write_json
 from rnnworker.cards import replicas_of
 
@@ -183,21 +183,8 @@ def facts_of(plan: Plan) -> ExperimentFacts:
         peak_tflops=peaks,
         models=plan.models,
         obstacle=plan.obstacle,
-        varied=_varied(plan.runs.values()),
+        varied=tuple(differing(list(plan.runs.values()))),
     )
-
-
-def _varied(runs: Iterable[Run]) -> tuple[str, ...]:
-    """The axes and overrides in which the runs differ."""
-    runs = list(runs)
-    names: dict[str, None] = {}
-    for run in runs:
-        names |= dict.fromkeys([*run.choices, *run.overrides])
-    found = []
-    for name in names:
-        if len({(run.choices.get(name), run.overrides.get(name)) for run in runs}) > 1:
-            found.append(name)
-    return tuple(found)
 
 
 def certifiable(point: GridPoint) -> bool:

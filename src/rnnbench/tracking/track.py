@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
 from rnnbench.records.overrides import option_of
-from rnnbench.records.record import Record
+from rnnbench.records.record import Record, differing
 from rnnbench.records.record import Run as PlannedRun
 from rnnbench.records.store import read_json
 from rnnbench.records.timestamps import milliseconds
@@ -365,24 +365,11 @@ def view_of(axes: Sequence[str]) -> dict[str, Any]:
 
 def differing_keys(runs: Sequence[PlannedRun]) -> list[str]:
     """The keys in which the planned `runs` differ: axes, overrides, ``seed`` and ``repeat``."""
-    flat = []
-    keys: dict[str, None] = {}
-    for run in runs:
-        values = {
-            **run.choices,
-            **run.overrides,
-            "seed": run.seed,
-            "repeat": run.repeat,
-        }
-        flat.append(values)
-        keys.update(dict.fromkeys(values))
-
-    differing = []
-    for key in keys:
-        found = {json.dumps(values.get(key)) for values in flat}
-        if len(found) > 1:
-            differing.append(key)
-    return differing
+    keys = differing(runs)
+    for key in ("seed", "repeat"):
+        if len({getattr(run, key) for run in runs}) > 1:
+            keys.append(key)
+    return keys
 
 
 def label_of(run: PlannedRun, keys: Sequence[str]) -> str:
