@@ -19,7 +19,7 @@ from rnnbench.commands.arguments import (
 from rnnbench.commands.question import Question, measured, of_a_model
 from rnnbench.errors import ConfigError, say, suggestion
 from rnnbench.records.rounds import records_of
-from rnnbench.records.store import imported_machines, planned_folders, site_folders
+from rnnbench.records.store import planned_folders, site_folders
 
 if TYPE_CHECKING:
     from rnnbench.records.record import Record
@@ -289,14 +289,11 @@ def read_certified(
 
     `experiment`, `site`: patterns of their names.
     """
-    from rnnbench.sources.certificates import read_certificates
-    from rnnbench.tables.certificates import Certificates
+    from rnnbench.tables.certificates import certificates_of
 
     folders = site_folders(results, experiment, site)
     records, faults = records_of(folders)
-    every, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    certificates, unreadable = certificates_of(folders, records, results)
     for fault in faults + unreadable:
         say(fault)
-
-    certificates = Certificates(every, tuple(records), imported_machines(results))
     return certificates.mark_wrong_gradients(records), certificates

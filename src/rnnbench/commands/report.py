@@ -29,7 +29,7 @@ from rnnbench.records.plan_file import Experiment, read_experiment, read_runs
 from rnnbench.records.predictions import Results, planned_files, predictions_in
 from rnnbench.records.record import Record, Run
 from rnnbench.records.rounds import NotNeeded, read_records, results_at
-from rnnbench.records.store import imported_machines, planned_folders, readable
+from rnnbench.records.store import planned_folders, readable
 from rnnworker import machine
 
 if TYPE_CHECKING:
@@ -252,13 +252,12 @@ def report_inputs(
     certificates that cannot be read are added to `faults`. Raises `ConfigError`.
     """
     from rnnbench.report.tables import ReportInputs
-    from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
     from rnnbench.sources.published import read_published, read_sources
-    from rnnbench.tables.certificates import Certificates
+    from rnnbench.tables.certificates import certificates_of
     from rnnbench.tracking.track import read_tracked
 
-    certificates, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    certificates, unreadable = certificates_of(folders, records, options.results)
     faults += unreadable
 
     devices = {record.run.choices.get("device", "") for record in records}
@@ -272,9 +271,8 @@ def report_inputs(
             where = "--deadline"
         raise ConfigError(what, where=where, remedy="give --price NAME or FILE, a list with one.")
 
-    imported = imported_machines(options.results)
     return ReportInputs(
-        certificates=Certificates(certificates, tuple(records), imported),
+        certificates=certificates,
         prices=prices,
         published=tuple(read_published(options.published)),
         sources=tuple(read_sources(options.published)),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from rnnbench.axes import GROUP, NAMES
+from rnnbench.errors import RecordError
 from rnnbench.records.keys import SCHEMAS, certificate_key, function_overrides
 from rnnbench.records.overrides import (
     Overrides,
@@ -20,6 +22,7 @@ from rnnbench.records.overrides import (
     section_of,
 )
 from rnnbench.records.record import Reason, Record, Verdict
+from rnnbench.records.store import imported_machines
 from rnnbench.sources.certificates import (
     NOT_TRIED,
     Certificate,
@@ -27,6 +30,7 @@ from rnnbench.sources.certificates import (
     Layers,
     Pair,
     Steps,
+    read_certificates,
 )
 from rnnbench.tables.outcome import Equality
 from rnnworker.options import OF_THE_FUNCTION
@@ -353,6 +357,15 @@ class Certificates:
                 )
                 found.append(curves)
         return max(found, key=lambda each: each.excess, default=None)
+
+
+def certificates_of(
+    folders: Iterable[Path], records: Sequence[Record], results: Path
+) -> tuple[Certificates, list[RecordError]]:
+    """The certificates in the `folders` of experiments, which judge the configurations of the
+    `records`, and the errors of those that cannot be read. `results`: the results folder."""
+    every, faults = read_certificates(folder / "certificates" for folder in folders)
+    return Certificates(every, tuple(records), imported_machines(results)), faults
 
 
 def _shared(own: Side, other: Side) -> list[Certificate]:
