@@ -12,6 +12,7 @@ import pandas as pd
 
 from rnnbench.axes import KEY
 from rnnbench.errors import ConfigError, suggestion
+from rnnbench.records.interval import Interval
 from rnnbench.records.overrides import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import answers, headline
@@ -22,7 +23,6 @@ from rnnbench.report.tables import Tables
 from rnnbench.tables.contests import Contest
 from rnnbench.tables.estimates import Key
 from rnnbench.tables.outcome import COMPARED, Equality, Outcome
-from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import compared
 
 VOID = "no usable run"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from msgspec import structs
 
+from rnnbench.records.interval import Interval
 from rnnbench.records.predictions import Batch, Results, Runtime
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
@@ -24,7 +25,6 @@ from rnnbench.report.sentences import as_fast, no_difference
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import CellText, Column, interval_of, view_of
 from rnnbench.sources.prices import PriceList
-from rnnbench.tables.stats import Interval
 from rnnserve import FULL_PRECISION
 
 DRAWN = 9  # runtimes in a chart, as there are colours
@@ -51,7 +51,7 @@ SPEED_COLUMNS = (
     Column("99 %", text=_milliseconds("p99"), spanner="ms per call"),
     Column("CPU", text=_milliseconds("cpu_seconds"), spanner="ms per call"),
     Column("times as fast", text=_ratio_text),
-    Column("95 % CI", text=interval_of("ratio", n.ratio_span, "ratio_low", "ratio_high")),
+    Column("95 % CI", text=interval_of("ratio", n.ratio_span)),
     Column("samples / s", "samples_per_second", n.plain),
     Column("µs / timestep", "us_per_step", n.plain),
 )
@@ -214,24 +214,18 @@ def speed_rows(
                 if price:
                     seconds_per_million = 1e6 * batch.seconds.estimate / batch.batch
                     usd = price.usd_per_hour * seconds_per_million / 3600
-                ratio = {}
-                if batch.ratio:
-                    ratio = structs.asdict(batch.ratio)
+                ratio = batch.ratio or Interval(math.nan, None, None)
                 yield {
                     "model": labels[each.name],
                     "asked": samples(batch.batch),
                     "runtime": runtime.name,
                     "batch": batch.batch,
-                    "seconds": batch.seconds.estimate,
-                    "low": batch.seconds.low,
-                    "high": batch.seconds.high,
+                    **batch.seconds.columns("seconds", "low", "high"),
                     "p50": batch.p50,
                     "p95": batch.p95,
                     "p99": batch.p99,
                     "cpu_seconds": batch.cpu_seconds,
-                    "ratio": ratio.get("estimate"),
-                    "ratio_low": ratio.get("low"),
-                    "ratio_high": ratio.get("high"),
+                    **ratio.columns("ratio"),
                     "samples_per_second": batch.samples_per_second,
                     "us_per_step": batch.us_per_step,
                     "usd_per_million": usd,
@@ -346,8 +340,7 @@ def answer_clauses(results: Results, of: str = "") -> list[str]:
         text = f"{samples(fastest.batch)}{model}, `{runtime.name}` answers in "
         text += f"{n.plain(1e3 * batch.seconds.estimate)} ms"
         if batch.ratio is not None:
-            ratio = Interval(batch.ratio.estimate, batch.ratio.low, batch.ratio.high)
-            text += f", {as_fast(ratio, f'`{results.compared_with}`')}"
+            text += f", {as_fast(batch.ratio, f'`{results.compared_with}`')}"
         if fastest.also:
             names = ", ".join(f"`{name}`" for name in fastest.also)
             text += f", and {names} may be as fast"
@@ -363,8 +356,7 @@ def lower_sentences(results: Results) -> list[str]:
             continue
         runtime = results.runtime(fastest.lower.runtime)
         batch = next(each for each in runtime.batches if each.batch == fastest.batch)
-        ratio = fastest.lower.ratio
-        gain = Interval(ratio.estimate, ratio.low, ratio.high)
+        gain = fastest.lower.ratio
         text = f"At lower precision, `{runtime.name}` is the fastest for {samples(fastest.batch)}: "
         text += f"{n.plain(1e3 * batch.seconds.estimate)} ms"
         if gain.estimate > 1.0 and gain.excludes(1.0):

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rnnbench.records.interval import Interval
 from rnnbench.records.overrides import reference_label
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
@@ -25,7 +26,6 @@ from rnnbench.report.views import TableView
 from rnnbench.tables.history import Trend
 from rnnbench.tables.outcome import COMPARED, Equality, Outcome
 from rnnbench.tables.ratios import MARK
-from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import ratios_shown
 
 MEASUREMENTS = 4  # of a history in the terminal, the last ones; its file has all

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from rnnbench.axes import KEY, Row
 from rnnbench.records import timestamps
+from rnnbench.records.interval import Interval
 from rnnbench.records.record import Record
 from rnnbench.tables.comparison import NOTABLE
 from rnnbench.tables.estimates import key_of
 from rnnbench.tables.outcome import COMPARED
-from rnnbench.tables.stats import Interval
 
 PAUSE = timedelta(hours=1)  # after which runs belong to another measurement
 SPEEDUP = ("speedup", "speedup_low", "speedup_high")

@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY, TASK, Row
+from rnnbench.records.interval import Interval
 from rnnbench.tables.certificates import Curves
 from rnnbench.tables.estimates import Key, Measurements
 from rnnbench.tables.frame import (
@@ -43,7 +44,7 @@ from rnnbench.tables.frame import (
     usable_epochs,
 )
 from rnnbench.tables.outcome import CurvesBy
-from rnnbench.tables.stats import Interval, mean_interval, sidak_confidence, student_quantile
+from rnnbench.tables.stats import mean_interval, sidak_confidence, student_quantile
 
 MEASURES = ("acc", "val_acc", "loss", "val_loss")
 BY_SEED = [*CONFIGURATION, "seed"]
