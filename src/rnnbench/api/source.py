@@ -14,6 +14,7 @@ import importlib
 import inspect
 import keyword
 import linecache
+import symtable
 import sys
 import textwrap
 import types
@@ -125,24 +126,16 @@ def _source_of_class(value: type) -> str:
 
 def _free_names(source: str) -> list[str]:
     """The names that `source` uses and neither defines nor has from Python."""
-    tree = ast.parse(source)
+    module = symtable.symtable(source, "source", "exec")
     used: dict[str, None] = {}
-    bound = set(dir(builtins))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Load):
-                used[node.id] = None
-            else:
-                bound.add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound.add(node.name)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            bound.add(node.name)
-    return [name for name in used if name not in bound]
+    scopes = [module]
+    for scope in scopes:  # which grow meanwhile
+        scopes += scope.get_children()
+        for symbol in scope.get_symbols():
+            if symbol.is_referenced() and symbol.is_global():
+                used[symbol.get_name()] = None
+    bound = {symbol.get_name() for symbol in module.get_symbols() if symbol.is_assigned()}
+    return [name for name in used if name not in bound and not hasattr(builtins, name)]
 
 
 def _value_of(name: str, user: str, value: Any, build: types.FunctionType) -> Any:

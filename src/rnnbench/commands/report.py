@@ -104,11 +104,9 @@ def write_page(arguments: Sequence[str]) -> Written:
     out = options.out or Path("reports") / options.experiment
     page = write_report(report, out, options.pdf)[0]
 
-    if options.out is None and predictions:
-        _log_predictions(found.experiment.name, predictions)
-    if options.out is None and (inputs.mlflow or predictions):
-        _log_to_mlflow(report, found.planned, out)
     if options.out is None:
+        if inputs.mlflow or predictions:
+            _log_to_mlflow(report, found.planned, out, predictions)
         write_index(out.parent)
     further = []
     if found.missing:
@@ -175,34 +173,24 @@ def read_found(folders: Sequence[Path]) -> Found:
     return Found(experiment, runs, list(named.values()), missing, not_needed, faults)
 
 
-def _log_predictions(experiment: str, predictions: Mapping[Path, Results]) -> None:
-    """Logs predictions to MLflow. If the store cannot be reached, prints the error and goes on."""
+def _log_to_mlflow(
+    report: Content,
+    planned: Sequence[Run],
+    out: Path,
+    predictions: Mapping[Path, Results],
+) -> None:
+    """Logs predictions and the report to MLflow. If the store cannot be reached, prints the error
+    and goes on."""
     from rnnbench.tracking.predictions import log_predictions
-
-    try:
-        log_predictions(Path(), experiment, [(each, file) for file, each in predictions.items()])
-    except RnnbenchError as error:
-        say(error)
-
-
-def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
-    """Logs the report to MLflow. If the store cannot be reached, prints the error and goes on."""
     from rnnbench.tracking.store import is_server, redacted, tracking_uri
     from rnnbench.tracking.track import publish
 
     about = report.experiment
     text = "\n\n".join([f"**{about.title}**", *report.said, about.about]).strip()
     try:
-        address = publish(
-            Path(),
-            about.name,
-            text,
-            planned,
-            report.speedups,
-            report.unequal_runs,
-            report.equal_runs,
-            out,
-        )
+        if predictions:
+            log_predictions(Path(), about.name, predictions)
+        address = publish(Path(), about.name, text, planned, report.compared, out)
         uri = tracking_uri(Path())
         if address and is_server(uri):
             print(f"MLflow: {redacted(uri, uri).rstrip('/')}/{address}")

@@ -182,6 +182,20 @@ def run_seconds(seconds: Sequence[float]) -> float:
     return statistics.median(seconds[1:] if len(seconds) > 1 else seconds)
 
 
+class ComparedRun(Part, frozen=True):
+    """How the configuration of a run compares with the reference.
+
+    - `speedup`: column of the table of times → value: the speed-up with its interval, if it has
+      one.
+    - `unequal`: the marked ratio, if the two do not compute the same function; else ``""``.
+    - `equal`: whether they do, and why not or why that is unknown; ``""`` for the reference.
+    """
+
+    speedup: Mapping[str, float] = {}
+    unequal: str = ""
+    equal: str = ""
+
+
 NOT_CERTIFIED = "not_certified"  # the code of the reason for which a run is not trained
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from rnnbench.records.overrides import reference_label
 from rnnbench.records.plan_file import Experiment
-from rnnbench.records.record import Record
+from rnnbench.records.record import ComparedRun, Record
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import notes
 from rnnbench.report import numbers as n
@@ -61,9 +61,7 @@ class Content:
     - `caveat`: why a reader should look at the verdicts first (None: no reason).
     - `sections`; `csv`: file name → table.
     - `last`: the start of the latest run.
-    - `speedups`: record key → the speed-up of its configuration with its interval, by column.
-    - `unequal_runs`: record key → the ratio of its configuration, marked ≠.
-    - `equal_runs`: record key → whether it computes the function of the reference, and why not.
+    - `compared`: record key → how its configuration compares with the reference.
     """
 
     def __init__(
@@ -135,7 +133,20 @@ class Content:
         # What the terminal and MLflow say.
         self.said = [str(text) for text in (*self.answers, *self.notes, *uncertified)]
         self.notes += beside_figures
-        self._compare_runs(m)
+
+        base = reference_label(m.reference) or "nothing"
+        self.compared: dict[str, ComparedRun] = {}
+        for key, row in by_run(m.frame, m.time).items():
+            unequal = ""
+            if row["unequal"]:
+                unequal = f"{row['unequal']} against {base}: {row['difference']}"
+            speedup = {}
+            for name in SPEEDUP:
+                number = row[name]
+                if n.is_number(number):
+                    speedup[name] = number
+            equal = joined((row["equal"], row["equal_why"]), ": ") if row["equal"] else ""
+            self.compared[key] = ComparedRun(speedup, unequal, equal)
 
     @property
     def figures(self) -> list[Figure]:
@@ -144,25 +155,6 @@ class Content:
         for section in self.sections:
             figures += section.figures
         return figures
-
-    def _compare_runs(self, m: Tables) -> None:
-        """Sets `speedups`, `unequal_runs` and `equal_runs`."""
-        self.speedups: dict[str, dict[str, float]] = {}
-        self.unequal_runs: dict[str, str] = {}
-        self.equal_runs: dict[str, str] = {}
-        base = reference_label(m.reference) or "nothing"
-        for key, row in by_run(m.frame, m.time).items():
-            if row["unequal"]:
-                self.unequal_runs[key] = f"{row['unequal']} against {base}: {row['difference']}"
-            if row["equal"]:
-                self.equal_runs[key] = joined((row["equal"], row["equal_why"]), ": ")
-            numbers = {}
-            for name in SPEEDUP:
-                number = row[name]
-                if n.is_number(number):
-                    numbers[name] = number
-            if "speedup" in numbers:
-                self.speedups[key] = numbers
 
 
 def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
