@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from rnnbench.builds.uv import is_version, run, uv_program
 from rnnbench.errors import ConfigError
 from rnnbench.grid.choices import Build
 from rnnbench.grid.files import file_of, files_of, name_of_choice
 from rnnbench.grid.values import typed
-from rnnbench.project import home
+from rnnbench.project import home, read_yaml
 
 LOCKS = Path("workflow/envs")
 ENVIRONMENTS = Path("results/envs")
@@ -222,7 +220,7 @@ def python_versions(conf: Path, choices: tuple[str, ...] = ()) -> dict[str, str]
     """
     versions: dict[str, str] = {}
     for file in sorted((conf / "build").glob("*.yaml")):
-        build = yaml.safe_load(file.read_text(encoding="utf-8"))
+        build = read_yaml(file)
         if not isinstance(build, dict) or not build.get("lock"):
             continue
         lock = str(build["lock"])

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.datasets.generate import GENERATORS
-from rnnbench.datasets.pins import Pinned, is_pinned, md5_of, pin_of, read_yaml
+from rnnbench.datasets.pins import Pinned, is_pinned, md5_of, pin_of
 from rnnbench.errors import ConfigError, DatasetError, converted
 from rnnbench.grid.choices import Dataset
 from rnnbench.locks import locked
-from rnnbench.project import home, own_conf
+from rnnbench.project import home, own_conf, read_yaml
 
 MIRROR = "RNNBENCH_DATA_MIRROR"
 TIMEOUT = 30.0  # seconds without data after which a download fails
