@@ -8,16 +8,14 @@ machine have become known better.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
-from rnnbench.errors import RecordError
 from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record
 from rnnbench.records.rounds import results_in
-from rnnbench.records.store import Place, read_record
+from rnnbench.records.store import Place, read_record, readable
 from rnnbench.tables.effects import (
     Effect,
     Levels,
@@ -119,11 +117,9 @@ def _paths_in_use(place: Place) -> dict[str, None]:
 
 def _read_records(place: Place, paths: Iterable[str]) -> dict[str, Record]:
     """Path → the record, for those that can be read."""
-    records = {}
-    for path in paths:
-        with suppress(RecordError):  # to be measured again
-            records[path] = read_record(place.results / path)
-    return records
+    # Others are to be measured again.
+    records, _ = readable(paths, lambda path: (path, read_record(place.results / path)))
+    return dict(records)
 
 
 def _known_of(records: Mapping[str, Record], lowest: Levels) -> dict[str, _Known]:

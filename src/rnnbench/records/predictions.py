@@ -11,7 +11,7 @@ import msgspec
 from rnnbench.errors import RecordError
 from rnnbench.records.interval import Interval
 from rnnbench.records.overrides import Settings
-from rnnbench.records.store import as_kind, read_json
+from rnnbench.records.store import as_kind, read_json, readable
 from rnnserve import FULL_PRECISION, precision_of
 
 VERSION = 2
@@ -71,6 +71,10 @@ class Runtime(msgspec.Struct, frozen=True):
     folder: str | None = None
     precision: str = FULL_PRECISION
     validation: float | None = None
+
+    def batch_of(self, size: int) -> Batch | None:
+        """How it answers with this size of batch, None if that was not timed."""
+        return next((each for each in self.batches if each.batch == size), None)
 
     @property
     def is_lower(self) -> bool:
@@ -169,16 +173,11 @@ def read_results(file: Path) -> Results:
 def predictions_in(folders: Iterable[Path]) -> tuple[dict[Path, Results], list[RecordError]]:
     """The results of the planned predictions of an experiment by file, and the errors of those that
     cannot be read. `folders`: of the experiment, one for each site."""
-    found = {}
-    faults = []
+    files = []
     for folder in folders:
-        for file in planned_files(folder):
-            if file.exists():
-                try:
-                    found[file] = read_results(file)
-                except RecordError as error:
-                    faults.append(error)
-    return found, faults
+        files += [file for file in planned_files(folder) if file.exists()]
+    found, faults = readable(files, lambda file: (file, read_results(file)))
+    return dict(found), faults
 
 
 def planned_files(folder: Path) -> list[Path]:

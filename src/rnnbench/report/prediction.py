@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from rnnbench.records.interval import Interval
-from rnnbench.records.predictions import Batch, Results, Runtime
+from rnnbench.records.predictions import Results, Runtime
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import Answer
@@ -209,7 +209,10 @@ def speed_rows(
         price = prices.price_of(each.choices.get("device", "")) if prices else None
         sizes = {batch.batch for runtime in each.runtimes for batch in runtime.batches}
         for size in sorted(sizes):
-            for runtime, batch in timed(each, size):
+            for runtime in each.runtimes:
+                batch = runtime.batch_of(size)
+                if batch is None:
+                    continue
                 usd = None
                 if price:
                     seconds_per_million = 1e6 * batch.seconds.estimate / batch.batch
@@ -263,14 +266,6 @@ def _validation_text(results: Results, runtime: Runtime) -> str:
     if not runtime.is_lower and not runtime.why_not_timed and results.validation:
         value = results.validation.value
     return n.NOTHING if value is None else n.precise(value)
-
-
-def timed(results: Results, size: int) -> Iterator[tuple[Runtime, Batch]]:
-    """The runtimes that were timed with a size of batch."""
-    for runtime in results.runtimes:
-        for batch in runtime.batches:
-            if batch.batch == size:
-                yield runtime, batch
 
 
 def _charts(speed: pd.DataFrame) -> Iterator[Figure]:
@@ -335,7 +330,8 @@ def answer_clauses(results: Results, of: str = "") -> list[str]:
     clauses: list[str] = []
     for fastest in results.fastest:
         runtime = results.runtime(fastest.runtime)
-        batch = next(each for each in runtime.batches if each.batch == fastest.batch)
+        batch = runtime.batch_of(fastest.batch)
+        assert batch is not None
         model = "" if clauses else of
         text = f"{samples(fastest.batch)}{model}, `{runtime.name}` answers in "
         text += f"{n.plain(1e3 * batch.seconds.estimate)} ms"
@@ -355,7 +351,8 @@ def lower_sentences(results: Results) -> list[str]:
         if fastest.lower is None:
             continue
         runtime = results.runtime(fastest.lower.runtime)
-        batch = next(each for each in runtime.batches if each.batch == fastest.batch)
+        batch = runtime.batch_of(fastest.batch)
+        assert batch is not None
         gain = fastest.lower.ratio
         text = f"At lower precision, `{runtime.name}` is the fastest for {samples(fastest.batch)}: "
         text += f"{n.plain(1e3 * batch.seconds.estimate)} ms"
