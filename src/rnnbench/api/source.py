@@ -72,7 +72,8 @@ def _taken(build: types.FunctionType) -> str:
         if isinstance(value, CONSTANTS) or _is_plain(value):
             definitions[name] = f"{name} = {value!r}\n"
         elif isinstance(value, types.ModuleType):
-            imports[_import_of_module(name, value)] = None
+            as_name = "" if value.__name__ == name else f" as {name}"
+            imports[f"import {value.__name__}{as_name}"] = None
         elif getattr(value, "__module__", None) == build.__module__ and isinstance(
             value, (types.FunctionType, type)
         ):
@@ -152,13 +153,6 @@ def _value_of(name: str, user: str, value: Any, build: types.FunctionType) -> An
             f"{user} uses {name}, which is not defined.", where="build", remedy=remedy
         )
     return build.__globals__[name]
-
-
-def _import_of_module(name: str, module: types.ModuleType) -> str:
-    """The statement that gives a module this name."""
-    if module.__name__ == name:
-        return f"import {name}"
-    return f"import {module.__name__} as {name}"
 
 
 def _import_of(name: str, value: Any, asked: str) -> str:

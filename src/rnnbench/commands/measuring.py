@@ -51,7 +51,10 @@ def measure_here(
     place = Place(root, results, plan.site, plan.experiment.name, timing_lock())
     with locks.exclusive(results, "rnnbench compare"), _interrupted_by(ENDING):
         write_plan(plan, results)
-        rounds = _unfinished_rounds(plan, place)
+        planned = []
+        for number, each in enumerate(plan.rounds.values()):
+            planned.append(PlannedRound(number, len(plan.rounds), list(each.runs)))
+        rounds = unfinished_rounds(planned, place, plan.experiment.repeats)
         keys = [key for key in plan.certificates if not _is_made(plan, key, place)]
         if rounds or keys:
             _provide(plan, root)
@@ -68,14 +71,6 @@ def measure_here(
             check()
         _log_to_mlflow(plan, place)
     return bool(rounds or keys)
-
-
-def _unfinished_rounds(plan: Plan, place: Place) -> list[PlannedRound]:
-    """The rounds with a run that has no valid result as it is planned."""
-    planned = []
-    for number, each in enumerate(plan.rounds.values()):
-        planned.append(PlannedRound(number, len(plan.rounds), list(each.runs)))
-    return unfinished_rounds(planned, place, plan.experiment.repeats)
 
 
 def _is_made(plan: Plan, key: str, place: Place) -> bool:

@@ -92,7 +92,13 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
     with _hydra(conf, requested) as (compose, folder):
         for model in named:
             config, choices = compose("config", model)
-            _check_defaults(choices, Path(conf[0]))
+            for group in NAMES:
+                if group not in choices:
+                    raise ConfigError(
+                        f"its defaults have no {group}.",
+                        where=display_path(Path(conf[0]) / "config.yaml"),
+                        remedy=f"add `- {group}: CHOICE` to defaults.",
+                    )
             base = _base_of(config, base, choices)
             defaults[choices["model"]] = choices
             for group, choice in choices.items():
@@ -137,17 +143,6 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
         files,
         cells,
     )
-
-
-def _check_defaults(choices: Choices, conf: Path) -> None:
-    """Raises a `ConfigError` if the defaults in the config folder `conf` lack an axis."""
-    for group in NAMES:
-        if group not in choices:
-            raise ConfigError(
-                f"its defaults have no {group}.",
-                where=display_path(conf / "config.yaml"),
-                remedy=f"add `- {group}: CHOICE` to defaults.",
-            )
 
 
 def _file_of(name: str, conf: Sequence[Path]) -> Path:

@@ -115,7 +115,9 @@ def section_of(predictions: Sequence[Results], prices: PriceList | None) -> Sect
     are_lower = any(each.is_lower for each in runtimes_of(predictions))
     if are_lower:
         equal, difference, *others = FACT_COLUMNS
-        validation = Column(validation_name(predictions), "validation", number=False)
+        names = {each.validation.name for each in predictions if each.validation}
+        name = names.pop() if len(names) == 1 else "validation"
+        validation = Column(name, "validation", number=False)
         of_facts = (PRECISION_COLUMN, equal, difference, validation, *others)
         leads.append("prediction-equal")
     columns: tuple[Column, ...] = SPEED_COLUMNS
@@ -158,12 +160,6 @@ def runtimes_of(predictions: Sequence[Results]) -> Iterator[Runtime]:
     """The runtimes of all predictions."""
     for each in predictions:
         yield from each.runtimes
-
-
-def validation_name(predictions: Sequence[Results]) -> str:
-    """``accuracy``, if that is what is known of all models; else ``validation``."""
-    names = {each.validation.name for each in predictions if each.validation}
-    return names.pop() if len(names) == 1 else "validation"
 
 
 def validation_texts(predictions: Sequence[Results]) -> list[str]:
@@ -242,30 +238,24 @@ def fact_rows(predictions: Sequence[Results], labels: Mapping[str, str]) -> Iter
         for runtime in each.runtimes:
             size = runtime.file_bytes
             peak = runtime.peak_bytes
+            equal = runtime.why_not_timed or "yes"
+            validation = runtime.validation
+            if runtime.is_lower:
+                equal = runtime.why_not_timed or f"up to {runtime.precision}"
+            elif not runtime.why_not_timed and each.validation:
+                validation = each.validation.value  # an equal one is as good as the model
             yield {
                 "model": labels[each.name],
                 "runtime": runtime.name,
                 "precision": runtime.precision,
-                "equal": runtime.why_not_timed or _is_equal(runtime),
+                "equal": equal,
                 "difference": runtime.difference,
-                "validation": _validation_text(each, runtime),
+                "validation": n.precise(validation),
                 "load_seconds": runtime.load_seconds,
                 "file_kilobytes": None if size is None else size / 1e3,
                 "peak_megabytes": None if peak is None else peak / 1e6,
                 "remarks": "; ".join(runtime.notes) or n.NOTHING,
             }
-
-
-def _is_equal(runtime: Runtime) -> str:
-    return f"up to {runtime.precision}" if runtime.is_lower else "yes"
-
-
-def _validation_text(results: Results, runtime: Runtime) -> str:
-    """How good a runtime's answers are; an equal one is as good as the model."""
-    value = runtime.validation
-    if not runtime.is_lower and not runtime.why_not_timed and results.validation:
-        value = results.validation.value
-    return n.NOTHING if value is None else n.precise(value)
 
 
 def _charts(speed: pd.DataFrame) -> Iterator[Figure]:

@@ -250,7 +250,15 @@ class Certificates:
             keys = frozenset(
                 (schema, certificate_key(run.choices, run.config, schema)) for schema in SCHEMAS
             )
-            functions.setdefault(keys, set()).update(_sizes(record))
+            sizes = functions.setdefault(keys, set())
+            # Epochs train with theirs. Phases with `samples`, such as ``evaluate``, only compute
+            # outputs.
+            trained = {(epoch.samples, True) for epoch in record.epochs}
+            called = {(phase.details.get("samples"), False) for phase in record.phases}
+            batch = (run.config.get("model") or {}).get("batch")
+            for samples, training in trained | called:
+                if samples and batch:
+                    sizes |= {(rows, training) for rows in batch_sizes(samples, batch)}
         return found
 
     def _side(self, configuration: Configuration) -> Side:
@@ -445,22 +453,6 @@ def _task(configuration: Configuration) -> Any:
     task = {name: configuration.get(name, "") for name in GROUP}
     task["variant"] = configuration["variant"].those(lambda key: section_of(key) != "rnn")
     return tuple(task.values())
-
-
-def _sizes(record: Record) -> Sizes:
-    """The sizes of the batches of a run.
-
-    Epochs train with theirs. Phases with `samples`, such as ``evaluate``, only compute outputs.
-    """
-    model = record.run.config.get("model") or {}
-    trained = {(epoch.samples, True) for epoch in record.epochs}
-    called = {(phase.details.get("samples"), False) for phase in record.phases}
-    sizes: Sizes = set()
-    for samples, training in trained | called:
-        if samples and model.get("batch"):
-            for rows in batch_sizes(samples, model["batch"]):
-                sizes.add((rows, training))
-    return sizes
 
 
 def _configuration_of(record: Record) -> tuple[tuple[str, Any], ...]:

@@ -157,7 +157,7 @@ class Session:
 
         settings = workflow.execution_settings
         if settings.no_hooks:
-            onstart = onsuccess = onerror = _nothing
+            onstart = onsuccess = onerror = lambda log: None
             settings.no_hooks = False
 
         def start(log: str) -> None:
@@ -202,10 +202,6 @@ def check_slurm(submit_command: str | None) -> None:
         where="--workflow-profile slurm",
         remedy="run it on a login node of the cluster, or leave out --workflow-profile.",
     )
-
-
-def _nothing(log: str) -> None:
-    """The hook of a workflow without hooks."""
 
 
 # Exit code of snakemake if nothing can run here, or if every run has a record and those of a
