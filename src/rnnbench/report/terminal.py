@@ -74,29 +74,24 @@ def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:
 
     `table`: of `versus_each`; `names`: the terms that were compared.
     """
-    heads = ["first", "second", "speed-up of the first (95 % CI)", "runs"]
-    has_same = table["same"].ne("").any()
-    if has_same:
-        heads.insert(0, "")
-    rows = []
-    for row in table.to_dict("records"):
-        pair = faster_first(row)
-        ratio = n.pair(pair)
-        words = pair["words"]
-        cells = [
-            f"{pair['a']}\n{n.plain(pair['seconds_a'])} s per epoch",
-            f"{pair['b']}\n{n.plain(pair['seconds_b'])} s per epoch",
-            f"{ratio}\n{words}" if ratio else words,
-            f"{pair['runs_a']}, {pair['runs_b']}",
-        ]
-        if has_same:
-            cells.insert(0, pair["same"])
-        rows.append(cells)
-
-    shown = _table(heads, rows, numbers=False)
-    shown.title = Text(" versus ".join(names))
     console = Console()
     if not is_told(table):
+        rows = []
+        for row in table.to_dict("records"):
+            pair = faster_first(row)
+            cells = [
+                f"{pair['a']}\n{n.plain(pair['seconds_a'])} s per epoch",
+                f"{pair['b']}\n{n.plain(pair['seconds_b'])} s per epoch",
+                joined((n.pair(pair), pair["words"]), "\n"),
+                f"{pair['runs_a']}, {pair['runs_b']}",
+            ]
+            rows.append([pair["same"], *cells])
+        heads = ["", "first", "second", "speed-up of the first (95 % CI)", "runs"]
+        if not table["same"].any():
+            heads.pop(0)
+            rows = [cells[1:] for cells in rows]
+        shown = _table(heads, rows, numbers=False)
+        shown.title = Text(" versus ".join(names))
         console.print(shown)
 
     if table["suspect"].any():
