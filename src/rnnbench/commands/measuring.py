@@ -23,7 +23,6 @@ from rnnbench.commands.track import track
 from rnnbench.datasets.provide import provide, read_dataset
 from rnnbench.errors import RecordError, say
 from rnnbench.planning.plan import Plan, write_plan
-from rnnbench.records.plan_file import PlannedRound
 from rnnbench.records.rounds import round_file
 from rnnbench.records.store import Place, read_json, timing_lock, write_json
 from rnnbench.running import host_check
@@ -51,10 +50,7 @@ def measure_here(
     place = Place(root, results, plan.site, plan.experiment.name, timing_lock())
     with locks.exclusive(results, "rnnbench compare"), _interrupted_by(ENDING):
         write_plan(plan, results)
-        planned = []
-        for number, each in enumerate(plan.rounds.values()):
-            planned.append(PlannedRound(number, len(plan.rounds), list(each.runs)))
-        rounds = unfinished_rounds(planned, place, plan.experiment.repeats)
+        rounds = unfinished_rounds(plan.rounds.values(), place, plan.experiment.repeats)
         keys = [key for key in plan.certificates if not _is_made(plan, key, place)]
         if rounds or keys:
             _provide(plan, root)

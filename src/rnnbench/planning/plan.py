@@ -20,7 +20,7 @@ from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.builds.pins import Pins
 from rnnbench.grid.experiment import Experiment, Predict
 from rnnbench.grid.overrides import Config
-from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round, full_identity
+from rnnbench.grid.point import GridPoint, canonical, digest_of, full_identity
 from rnnbench.grid.requirements import unmet
 from rnnbench.planning.digests import certifier_digest
 from rnnbench.records.keys import OF_BATCHES, certificate_key, function_overrides
@@ -31,8 +31,10 @@ from rnnbench.records.plan_file import (
     PlannedCertificate,
     PlannedDevice,
     PlannedImplementation,
+    PlannedRound,
     Skipped,
     batched,
+    digest_of_round,
 )
 from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.record import Run, differing
@@ -45,30 +47,10 @@ Lock = Callable[[Config], Any]  # a build's section → its lock
 
 
 @dataclass(frozen=True)
-class Round:
-    """Runs that are measured together, in one job.
-
-    `order`: the order of the first of them.
-    """
-
-    name: str
-    order: int
-    runs: tuple[Run, ...]
-
-    @property
-    def identity(self) -> dict[str, str]:
-        return {run.name: run.digest for run in self.runs}
-
-    @property
-    def digest(self) -> str:
-        return digest_of_round(self.identity)
-
-
-@dataclass(frozen=True)
 class Batch:
     """Rounds that one job measures on this machine, and that are logged to MLflow together."""
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[PlannedRound, ...]
 
     @property
     def identity(self) -> dict[str, str]:
@@ -124,12 +106,15 @@ class Plan:
     rerun: str = ""
 
     @cached_property
-    def rounds(self) -> Mapping[str, Round]:
+    def rounds(self) -> Mapping[str, PlannedRound]:
         """The rounds by name, in the order of measuring."""
         by_round: dict[str, list[Run]] = {}
         for run in self.runs.values():
             by_round.setdefault(run.round, []).append(run)
-        return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in by_round.items()}
+        rounds = {}
+        for number, (name, runs) in enumerate(by_round.items()):
+            rounds[name] = PlannedRound(number, len(by_round), runs)
+        return rounds
 
     @cached_property
     def batches(self) -> Mapping[str, Batch]:

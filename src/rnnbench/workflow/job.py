@@ -27,11 +27,11 @@ from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
 from rnnbench.grid.experiment import Experiment
 from rnnbench.grid.overrides import Config
-from rnnbench.planning.plan import Batch, Plan, Prediction, Round, facts_of
+from rnnbench.planning.plan import Batch, Plan, Prediction, facts_of
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
-from rnnbench.records.plan_file import PlannedCertificate, Repeats
+from rnnbench.records.plan_file import PlannedCertificate, PlannedRound, Repeats
 from rnnbench.records.predictions import prediction_file
 from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
@@ -43,7 +43,7 @@ SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 
 # Those with a caption of their own in workflow/rules/report.smk.
 SHOWN_TABLES = {"accuracy", "time", "runs"}
-Planned = Round | Batch | PlannedCertificate | Prediction
+Planned = PlannedRound | Batch | PlannedCertificate | Prediction
 Wildcards = Any  # Snakemake's, with an attribute for each of the rule
 
 
@@ -189,7 +189,7 @@ def damaged(job: Job) -> list[str]:
 
 def _configs(planned: Planned) -> list[Config]:
     """The configs of the runs, or that of the certificate or prediction."""
-    if isinstance(planned, Round):
+    if isinstance(planned, PlannedRound):
         return [run.config for run in planned.runs]
     if isinstance(planned, Batch):
         return [run.config for each in planned.rounds for run in each.runs]
@@ -381,7 +381,7 @@ class Job:
         return "rounds", numbers
 
     @property
-    def made(self) -> list[tuple[str, Round]]:
+    def made(self) -> list[tuple[str, PlannedRound]]:
         """The rounds whose job has made its file, with this file."""
         pairs = []
         for number, batch in self.plan.batches.items():
@@ -392,7 +392,7 @@ class Job:
         return pairs
 
     @property
-    def finished(self) -> list[Round]:
+    def finished(self) -> list[PlannedRound]:
         """The rounds whose file exists."""
         rounds = self.plan.rounds.values()
         return [each for each in rounds if (self.root / self.round_file(each.name)).exists()]
@@ -435,7 +435,7 @@ class Job:
 
     def round_priority(self, wildcards: Wildcards) -> int:
         """The priority of a round: the higher, the earlier it is measured."""
-        return len(self.plan.runs) - self.plan.rounds[wildcards.round].order
+        return len(self.plan.rounds) - self.plan.rounds[wildcards.round].number
 
     def batch_text(self, wildcards: Wildcards) -> str:
         """What a dry run says about a batch."""
