@@ -32,7 +32,7 @@ from rnnbench.sources.certificates import (
     Steps,
     read_certificates,
 )
-from rnnbench.tables.outcome import Equality
+from rnnbench.tables.outcome import CurvesBy, Equality
 from rnnworker.options import OF_THE_FUNCTION
 from rnnworker.precision import batch_sizes
 
@@ -71,14 +71,13 @@ class Curves(NamedTuple):
     - `steps`: training steps that were compared.
     - `difference`: the largest one, relative to the largest loss.
     - `allowed`: the largest that two equal trainings may have.
-    - `explained`: whether `allowed` is what rounding explains: 30 times the difference of a
-      training from its twin. Otherwise it is the fixed tolerance of older certificates.
+    - `judged_by`: what `allowed` is.
     """
 
     steps: int
     difference: float
     allowed: float
-    explained: bool
+    judged_by: CurvesBy
 
     @property
     def excess(self) -> float:
@@ -357,13 +356,9 @@ class Certificates:
             entry = certificate.implementations[pair.a]
             if pair.loss_curve is not None:
                 allowed = pair.allowed("loss_curve", certificate.tolerance)
-                curves = Curves(
-                    len(entry.loss_curve or ()),
-                    pair.loss_curve,
-                    allowed,
-                    "loss_curve" in pair.noise,
-                )
-                found.append(curves)
+                by = CurvesBy.TWIN if "loss_curve" in pair.noise else CurvesBy.TOLERANCE
+                steps = len(entry.loss_curve or ())
+                found.append(Curves(steps, pair.loss_curve, allowed, by))
         return max(found, key=lambda each: each.excess, default=None)
 
 
