@@ -199,7 +199,17 @@ def test_the_records_of_a_round_that_failed_are_reported(planned, tmp_path, caps
     assert report(planned, "--out", str(tmp_path / "out")) == 0
     assert "planned runs are missing" not in capsys.readouterr().out
     assert "without a record" not in (tmp_path / "out/report.md").read_text()
-    assert quick()[-1].key in (tmp_path / "out/tables/runs.csv").read_text()
+    last = quick()[-1]
+    assert last.key in (tmp_path / "out/tables/runs.csv").read_text()
+
+    # So that `compare` says the same ratio.
+    own, device = last.run.choices["rnn"], last.run.choices["device"]
+    other = "unrolled" if own == "keras" else "keras"
+    words = ["compare", f"{own},{device}", f"{other},{device}", "--results", str(planned)]
+    assert main([*words, "--json", "-"]) == 0
+    (pair,) = json.loads(capsys.readouterr().out)
+    page = pd.read_csv(tmp_path / "out/tables/time.csv").set_index(["implementation", "device"])
+    assert pair["runs_a"] == page.runs[own, device]
 
 
 def test_a_site_where_nothing_can_run_takes_nothing_from_the_page(planned, tmp_path):

@@ -106,13 +106,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def differing(runs: Sequence[Run]) -> list[str]:
     """The axes and overrides in which the `runs` differ."""
+    every = [run.settings for run in runs]
     names: dict[str, None] = {}
-    for run in runs:
-        names |= dict.fromkeys(run.settings)
+    for settings in every:
+        names |= dict.fromkeys(settings)
     found = []
     for name in names:
-        first = runs[0].settings.get(name)
-        if any(run.settings.get(name) != first for run in runs):
+        if any(settings.get(name) != every[0].get(name) for settings in every):
             found.append(name)
     return found
 
