@@ -22,7 +22,6 @@ from rnnbench.report.labels import joined
 from rnnbench.report.prediction import (
     prediction_answers,
     prediction_conditions,
-    prediction_summary,
 )
 from rnnbench.report.provenance import provenance_section
 from rnnbench.report.published import sections_without_runs
@@ -77,7 +76,6 @@ class Content:
         missing = list(missing)
         faults = list(faults)
         self.experiment = experiment
-        self.summary = _summary(m.runs)
         self.conditions = conditions(m.records)
         self.last = str(m.runs["started"].max()) if len(m.runs) else ""
         self.caveat = _caveat(m.runs, len(missing), len(faults))
@@ -116,7 +114,6 @@ class Content:
 
         if beside.predictions:
             self.answers = prediction_answers(beside.predictions)
-            self.summary = prediction_summary(beside.predictions)
             self.conditions = prediction_conditions(beside.predictions)
             self.last = max(each.started for each in beside.predictions)
         elif lead.id == "calls":
@@ -125,6 +122,12 @@ class Content:
             self.answers = [headline(m)]
         else:
             self.answers = answers(m)
+        what = n.counted(len(m.runs), "run")
+        machines = list(m.runs["machine"].unique())
+        if beside.predictions:
+            what = n.counted(len(beside.predictions), "model")
+            machines = list(dict.fromkeys(each.machine for each in beside.predictions))
+        self.summary = _summary(what, machines, self.last)
         self.use = kernel_to_use(m)
         self.notes: list[str | Note] = [*notes.answer_notes(m, lead.id)]
         uncertified = list(notes.uncertified_notes(m.time))
@@ -173,16 +176,15 @@ def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
     return Note("Read before quoting", text, "trust")
 
 
-def _summary(every: pd.DataFrame) -> str:
+def _summary(what: str, machines: Sequence[str], last: str) -> str:
     """``24 runs on HOST, last on 2026-11-21``; more than three machines are counted only.
 
-    `every`: the table of runs.
+    `last`: when the last one started; ``""`` for none.
     """
-    if every.empty:
+    if not last:
         return "no runs"
-    machines = every["machine"].unique()
     names = n.counted(len(machines), "machine")
     if len(machines) < 4:
         names = ", ".join(machines)
-    day, _ = n.moment(every["started"].iloc[-1]).split(" ")
-    return f"{n.counted(len(every), 'run')} on {names}, last on {day}"
+    day, _ = n.moment(last).split(" ")
+    return f"{what} on {names}, last on {day}"

@@ -384,14 +384,6 @@ def code_of(results: Results) -> str:
     return f"# {first.name}\n{first.code or ''}".rstrip()
 
 
-def prediction_summary(predictions: Sequence[Results]) -> str:
-    """``4 models on HOST, last on 2026-11-21``."""
-    machines = ", ".join({each.machine: None for each in predictions})
-    latest = max(each.started for each in predictions)
-    day, _ = n.moment(latest).split(" ")
-    return f"{n.counted(len(predictions), 'model')} on {machines}, last on {day}"
-
-
 def prediction_conditions(predictions: Sequence[Results]) -> dict[str, str]:
     """Machines, packages and threads, in a line each."""
     versions: dict[str, str] = {}

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -361,34 +361,30 @@ class Job:
         """The files that say which records are in MLflow, one for each batch of rounds."""
         return [f"{self.folder}/tracked/{batch}.json" for batch in self.plan.batches]
 
-    @property
-    def measured(self) -> list[str]:
-        """What the jobs make that measure, in the order of the plan: a file for each batch, or for
-        each round on a cluster."""
+    @cached_property
+    def measured(self) -> dict[str, Sequence[PlannedRound]]:
+        """The file that a job makes → the rounds that it measures, in the order of the plan: those
+        of a batch, or one on a cluster."""
         if self.is_local:
-            return [self.batch_file(number) for number in self.plan.batches]
-        return [self.round_file(name) for name in self.plan.rounds]
+            batches = self.plan.batches.items()
+            return {self.batch_file(number): batch.rounds for number, batch in batches}
+        return {self.round_file(name): [each] for name, each in self.plan.rounds.items()}
 
-    def jobs_of(self, rounds: Collection[str]) -> tuple[str, list[str]]:
-        """The rule that measures `rounds`, and the wildcards of its jobs that do, in the order of
-        the plan."""
-        if not self.is_local:
-            return "round", [name for name in self.plan.rounds if name in rounds]
-        numbers = []
-        for number, batch in self.plan.batches.items():
-            if any(each.name in rounds for each in batch.rounds):
-                numbers.append(number)
-        return "rounds", numbers
+    def jobs_of(self, rounds: Collection[str]) -> list[str]:
+        """The files of the jobs that measure `rounds`."""
+        files = []
+        for file, own in self.measured.items():
+            if any(each.name in rounds for each in own):
+                files.append(file)
+        return files
 
     @property
     def made(self) -> list[tuple[str, PlannedRound]]:
         """The rounds whose job has made its file, with this file."""
         pairs = []
-        for number, batch in self.plan.batches.items():
-            for each in batch.rounds:
-                file = self.batch_file(number) if self.is_local else self.round_file(each.name)
-                if (self.root / file).exists():
-                    pairs.append((file, each))
+        for file, rounds in self.measured.items():
+            if (self.root / file).exists():
+                pairs += [(file, each) for each in rounds]
         return pairs
 
     @property
@@ -414,9 +410,7 @@ class Job:
     def measured_in(self, wildcards: Wildcards) -> list[str]:
         """What the jobs make that measure the rounds of a batch, whose records are logged to MLflow
         together."""
-        if self.is_local:
-            return [self.batch_file(wildcards.batch)]
-        return [self.round_file(each.name) for each in self._batch(wildcards).rounds]
+        return self.jobs_of([each.name for each in self._batch(wildcards).rounds])
 
     def _batch(self, wildcards: Wildcards) -> Batch:
         return self.plan.batches[wildcards.batch]
