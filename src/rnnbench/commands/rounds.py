@@ -26,9 +26,9 @@ from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.finished import FinishedRuns
 from rnnbench.planning.repeats import ratios_of, rounds_measured, why_not_needed
 from rnnbench.records.plan_file import (
+    Batch,
     PlannedRound,
     Repeats,
-    digest_of_round,
     read_batches,
     read_experiment,
     read_rounds,
@@ -72,15 +72,12 @@ def rounds(arguments: Sequence[str]) -> int:
     file, place, digest = requested(rounds, arguments, "measured")
     plan = place.folder / "plan.jsonl"
     batches = {str(number): names for number, names in enumerate(read_batches(plan))}
-    planned = read_rounds(plan, batches.get(file.stem, []))
-    identity: dict[str, str] = {}
-    for each in planned:
-        identity |= each.identity
-    check_planned(digest_of_round(identity), digest, f"batch {file.stem}")
+    batch = Batch(read_rounds(plan, batches.get(file.stem, [])))
+    check_planned(batch.digest, digest, f"batch {file.stem}")
     with Loop(place) as loop:
-        loop.measure(planned)
+        loop.measure(batch.rounds)
     results, _ = results_in(place.folder)
-    write_results(file, {name: results[name] for name in identity if name in results})
+    write_results(file, {name: results[name] for name in batch.identity if name in results})
     return 0
 
 

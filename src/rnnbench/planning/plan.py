@@ -25,8 +25,8 @@ from rnnbench.grid.requirements import unmet
 from rnnbench.planning.digests import certifier_digest
 from rnnbench.records.keys import OF_BATCHES, certificate_key, function_overrides
 from rnnbench.records.overrides import Settings, label
-from rnnbench.records.plan_file import Experiment as ExperimentFacts
 from rnnbench.records.plan_file import (
+    Batch,
     Obstacle,
     PlannedCertificate,
     PlannedDevice,
@@ -34,8 +34,8 @@ from rnnbench.records.plan_file import (
     PlannedRound,
     Skipped,
     batched,
-    digest_of_round,
 )
+from rnnbench.records.plan_file import Experiment as ExperimentFacts
 from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.record import Run, differing
 from rnnbench.records.store import write_bytes, write_json
@@ -44,21 +44,6 @@ from rnnworker.cards import replicas_of
 NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
 DatasetMd5 = Callable[[Config], str | None]  # a config → the MD5 of its dataset
 Lock = Callable[[Config], Any]  # a build's section → its lock
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rounds that one job measures on this machine, and that are logged to MLflow together."""
-
-    rounds: tuple[PlannedRound, ...]
-
-    @property
-    def identity(self) -> dict[str, str]:
-        return {name: digest for each in self.rounds for name, digest in each.identity.items()}
-
-    @property
-    def digest(self) -> str:
-        return digest_of_round(self.identity)
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +107,7 @@ class Plan:
         batches = {}
         sizes = {name: len(each.runs) for name, each in self.rounds.items()}
         for number, names in enumerate(batched(sizes)):
-            batches[str(number)] = Batch(tuple(self.rounds[name] for name in names))
+            batches[str(number)] = Batch([self.rounds[name] for name in names])
         return batches
 
 

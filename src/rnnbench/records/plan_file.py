@@ -50,6 +50,20 @@ class PlannedRound(NamedTuple):
         return digest_of_round(self.identity)
 
 
+class Batch(NamedTuple):
+    """Rounds that one job measures on this machine, and that are logged to MLflow together."""
+
+    rounds: Sequence[PlannedRound]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {name: digest for each in self.rounds for name, digest in each.identity.items()}
+
+    @property
+    def digest(self) -> str:
+        return digest_of_round(self.identity)
+
+
 def digest_of_round(digests: Mapping[str, str]) -> str:
     """The digest of a round, from the digests of its runs by name."""
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()

@@ -27,11 +27,11 @@ from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
 from rnnbench.grid.experiment import Experiment
 from rnnbench.grid.overrides import Config
-from rnnbench.planning.plan import Batch, Plan, Prediction, facts_of
+from rnnbench.planning.plan import Plan, Prediction, facts_of
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
-from rnnbench.records.plan_file import PlannedCertificate, PlannedRound, Repeats
+from rnnbench.records.plan_file import Batch, PlannedCertificate, PlannedRound, Repeats
 from rnnbench.records.predictions import prediction_file
 from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
