@@ -51,6 +51,7 @@ def test_three_are_compared_pair_by_pair_and_a_condition_names_one(results, caps
     words = ["compare", "keras", "unrolled", "cell", "--results", str(results)]
     assert main([*words, "--json", "-"]) == 0
     pairs = json.loads(capsys.readouterr().out)
+    assert {type(row["method"]) for row in pairs} == {str}, "as in the CSV tables"
     both = [(row["a"], row["b"]) for row in pairs if row["same"] == pairs[0]["same"]]
     assert both == [("keras", "unrolled"), ("keras", "cell"), ("unrolled", "cell")]
     assert main(["compare", "keras", "unrolled", "--results", str(results), "--json", "-"]) == 0

@@ -45,6 +45,7 @@ def compare(arguments: Sequence[str]) -> int:
         return prediction.compare(arguments)
     options, question = _compare_options(arguments)
     from rnnbench.report.notes import session_notes, turn_notes
+    from rnnbench.report.page import as_text
     from rnnbench.report.terminal import print_answers, print_comparison
     from rnnbench.tables.comparison import selected, versus, versus_each, void_messages
     from rnnbench.tables.estimates import Measurements
@@ -76,7 +77,7 @@ def compare(arguments: Sequence[str]) -> int:
         unknown = [each for each in terms if selected(runs, each).empty]
         raise _no_pair(names, unknown, void)
 
-    text = table.drop(columns="unequal").to_json(orient="records", indent=2)
+    text = as_text(table.drop(columns="unequal")).to_json(orient="records", indent=2)
     if options.json == "-":
         print(text)
     else:
