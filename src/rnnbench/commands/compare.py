@@ -24,6 +24,7 @@ from rnnbench.records.store import planned_folders, site_folders
 if TYPE_CHECKING:
     from rnnbench.records.record import Record
     from rnnbench.tables.certificates import Certificates
+    from rnnbench.tables.estimates import Measurements
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -47,7 +48,7 @@ def compare(arguments: Sequence[str]) -> int:
     from rnnbench.report.notes import session_notes, turn_notes
     from rnnbench.report.page import as_text
     from rnnbench.report.terminal import print_answers, print_comparison
-    from rnnbench.tables.comparison import selected, versus, versus_each, void_messages
+    from rnnbench.tables.comparison import selected, versus_each, void_messages
     from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
 
@@ -97,15 +98,19 @@ def compare(arguments: Sequence[str]) -> int:
 
     if limit is None:
         return 0
+    return _exit_code(limit, together, names, options.fail_if)
+
+
+def _exit_code(limit: Limit, measured: Measurements, names: Sequence[str], condition: str) -> int:
+    """1 if a pair is shown to be beyond the limit of `--fail-if`."""
+    from rnnbench.tables.comparison import versus
+
     second = limit.base if limit.own == names[0] else limit.own
-    bounds = versus(together, terms[0], second.split(","))[["low", "high"]].dropna()
+    pairs = versus(measured, names[0].split(","), second.split(","))
+    bounds = pairs[["low", "high"]].dropna()
     if limit.own == second:
         bounds = 1 / bounds[["high", "low"]]
-    return _exit_code(limit, list(bounds.itertuples(index=False, name=None)), options.fail_if)
-
-
-def _exit_code(limit: Limit, intervals: Sequence[tuple[float, float]], condition: str) -> int:
-    """1 if a pair is shown to be beyond the limit of `--fail-if`."""
+    intervals = list(bounds.itertuples(index=False, name=None))
     if not intervals:
         raise ConfigError(
             f"no pair has an interval, so {condition!r} is neither shown nor excluded.",

@@ -136,20 +136,7 @@ class Content:
         # What the terminal and MLflow say.
         self.said = [str(text) for text in (*self.answers, *self.notes, *uncertified)]
         self.notes += beside_figures
-
-        base = reference_label(m.reference) or "nothing"
-        self.compared: dict[str, ComparedRun] = {}
-        for key, row in by_run(m.frame, m.time).items():
-            unequal = ""
-            if row["unequal"]:
-                unequal = f"{row['unequal']} against {base}: {row['difference']}"
-            speedup = {}
-            for name in SPEEDUP:
-                number = row[name]
-                if n.is_number(number):
-                    speedup[name] = number
-            equal = joined((row["equal"], row["equal_why"]), ": ") if row["equal"] else ""
-            self.compared[key] = ComparedRun(speedup, unequal, equal)
+        self.compared = _compared(m)
 
     @property
     def figures(self) -> list[Figure]:
@@ -158,6 +145,24 @@ class Content:
         for section in self.sections:
             figures += section.figures
         return figures
+
+
+def _compared(m: Tables) -> dict[str, ComparedRun]:
+    """Record key → how its configuration compares with the reference."""
+    base = reference_label(m.reference) or "nothing"
+    compared = {}
+    for key, row in by_run(m.frame, m.time).items():
+        unequal = ""
+        if row["unequal"]:
+            unequal = f"{row['unequal']} against {base}: {row['difference']}"
+        speedup = {}
+        for name in SPEEDUP:
+            number = row[name]
+            if n.is_number(number):
+                speedup[name] = number
+        equal = joined((row["equal"], row["equal_why"]), ": ") if row["equal"] else ""
+        compared[key] = ComparedRun(speedup, unequal, equal)
+    return compared
 
 
 def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
