@@ -97,7 +97,7 @@ def contest_of(estimates, number, members):
     words = Outcome.REFERENCE
     if own[0].key != keys[0]:
         words = outcome_of(estimates.ratio(own[0].key, keys[0]))
-    contest = Contest({"words": words}, members, tuple(own), (), (), "", reference_suspect=False)
+    contest = Contest({"words": words}, members, tuple(own), (), (), "")
     return with_ratios(SimpleNamespace(estimates=estimates), contest, keys[0], ())
 
 

@@ -31,7 +31,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 from benchmarks import where  # noqa: E402
 from benchmarks.plain import authors  # noqa: E402
 from benchmarks.small import add_small  # noqa: E402
-from rnnbench.tables.stats import Interval, mean_interval  # noqa: E402
+from rnnbench.records.interval import Interval  # noqa: E402
+from rnnbench.tables.stats import mean_interval  # noqa: E402
 
 MODELS = ("frozen", "directions", "translation")
 

@@ -174,9 +174,10 @@ def _of_tables(page: Content, axis: str, base: str) -> Iterator[Given]:
 def _of_mlflow(page: Content, records: Sequence[Record], axis: str, base: str) -> Iterator[Given]:
     for record in records:
         name = record.run.choices[axis]
-        if name != base and record.key in page.speedups:
+        compared = page.compared.get(record.key)
+        if name != base and compared and compared.speedup:
             yield Given("MLflow", record.run.choices["model"], name, base,
-                        page.speedups[record.key]["speedup"])  # fmt: skip
+                        compared.speedup["speedup"])  # fmt: skip
 
 
 def _of_rounds(records: Sequence[Record], axis: str, base: str) -> Iterator[Given]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from rnnbench.errors import ConfigError
+from rnnbench.errors import ConfigError, display_path
 
 SOURCE = Path(__file__).resolve().parents[2]
 SETTINGS = Path("config/config.yaml")
@@ -51,13 +51,21 @@ def settings(root: Path) -> dict[str, object]:
     file = root / SETTINGS
     if not file.is_file():
         return {}
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        remedy = "correct the YAML."
-        what = f"cannot be read as YAML ({error})."
-        raise ConfigError(what, where=str(SETTINGS), remedy=remedy) from error
+    content = read_yaml(file)
     return content if isinstance(content, dict) else {}
+
+
+def read_yaml(file: Path) -> Any:
+    """The content of a YAML file. Raises `ConfigError`."""
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        remedy = "run the command in the project's top folder."
+        raise ConfigError("does not exist.", where=str(file), remedy=remedy) from error
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        what = f"cannot be read as YAML ({error})."
+        remedy = "correct the YAML."
+        raise ConfigError(what, where=display_path(file), remedy=remedy) from error
 
 
 def own_conf(root: Path) -> list[Path]:

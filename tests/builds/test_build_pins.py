@@ -12,6 +12,7 @@ from rnnbench.builds import launcher as starting
 from rnnbench.builds.launcher import FRAMEWORKS, launcher, lock_of, missing, versions
 from rnnbench.builds.pins import (
     LOCKS,
+    build_named,
     lock_without,
     locked_versions,
     pins,
@@ -131,3 +132,8 @@ def test_a_lock_has_hashes_and_no_locations(name: str) -> None:
     for line in lines:
         assert "==" in line and "--hash=sha256:" in line, line
         assert not line.lstrip().startswith("-"), line
+
+
+def test_a_build_that_extends_another_one_has_its_keys() -> None:
+    build = build_named("tf_2_21_xla", [ROOT / "conf"], "--build")
+    assert (build.framework, build.jit_compile) == ("keras3_tensorflow", True)

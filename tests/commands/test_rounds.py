@@ -14,9 +14,8 @@ from rnnbench.builds.pins import build_of
 from rnnbench.commands import rounds, rules
 from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import RecordError, RunError
-from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
-from rnnbench.records.plan_file import PlannedRound
+from rnnbench.records.plan_file import PlannedRound, digest_of_round
 from rnnbench.records.record import Run
 from rnnbench.records.rounds import Result, read_results, results_in
 from rnnbench.records.store import Place, read_record, record_files, write_json, write_record

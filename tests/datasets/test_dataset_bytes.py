@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from rnnbench.datasets.generate import GENERATORS, digits, write_npz
-from rnnbench.datasets.pins import Pinned, md5_of, own_md5, pin_of, pinned, read_yaml, verify
+from rnnbench.datasets.pins import Pinned, md5_of, own_md5, pin_of, pinned, verify
 from rnnbench.errors import ConfigError, DatasetError
+from rnnbench.project import read_yaml
 from tests.conftest import ROOT
 
 

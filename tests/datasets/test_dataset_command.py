@@ -48,8 +48,8 @@ def test_an_error_does_not_stop_the_other_datasets(
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("nmist", "use one of digits, file, other."),
-        ("../dataset/digits", "there is no dataset '../dataset/digits'"),
+        ("nmist", "the choices of dataset are digits, file, other;"),
+        ("../dataset/digits", "dataset=../dataset/digits is not a choice"),
         ("file", "dataset=file dataset.path=FILE"),
     ],
 )

@@ -22,11 +22,12 @@ from rnnbench.planning.forecast import (
     spread_of,
 )
 from rnnbench.planning.repeats import Known, stop_reason
+from rnnbench.records.interval import Interval
 from rnnbench.records.plan_file import Repeats
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.tables.effects import RunValue
 from rnnbench.tables.ratios import Estimates
-from rnnbench.tables.stats import Interval, welch_halfwidth
+from rnnbench.tables.stats import welch_halfwidth
 
 
 def finished(configuration: str, *walls: float) -> list[FinishedRun]:

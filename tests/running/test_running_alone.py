@@ -11,8 +11,8 @@ import pytest
 
 from rnnbench.builds.launcher import lock_of
 from rnnbench.builds.pins import build_of
-from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
+from rnnbench.records.plan_file import digest_of_round
 from rnnbench.records.record import Record
 from rnnbench.records.store import Place, read_record, write_json
 from rnnworker import processors

@@ -32,6 +32,9 @@ def test_a_round_is_named_by_what_varies_between_rounds() -> None:
     assert progress.place_of(runs, ["rnn", "device", "model.units"]) == f"{device} units=8"
     assert progress.place_of(runs, ["rnn"]) == ""
     assert progress.place_of(runs[:1], ["rnn", "device"]) == f"keras {device}"
+    lists = [make_record(overrides={"model.metrics": [name]}).run for name in ("mae", "mse")]
+    assert progress.place_of(lists[:1], ["model.metrics"]) == "metrics=['mae']"
+    assert progress.place_of(lists, ["model.metrics"]) == ""
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from rnnbench.records.overrides import Overrides
 from rnnbench.tables.certificates import Certificates
 from rnnbench.tables.certified import certified, pairs
 from rnnbench.tables.learning import accuracy
-from rnnbench.tables.outcome import Equality
+from rnnbench.tables.outcome import CurvesBy, Equality
 from rnnworker.precision import TOLERANCE
 from tests.factory import make_record, measured
 from tests.report.made_up import SIZES, as_read, certificate, layers, steps
@@ -324,16 +324,36 @@ def test_an_implementation_that_agrees_with_none_of_its_build_is_in_doubt_in_oth
 @pytest.mark.parametrize(
     ("changes", "expected", "equal"),
     [
-        ({"noise": {"loss_curve": 1e-5}, "loss_curve": 2e-4}, (2e-4, 3e-4, True), CERTIFIED),
-        ({"noise": {"loss_curve": 1e-5}, "loss_curve": 4e-4}, (4e-4, 3e-4, True), UNEQUAL),
+        (
+            {"noise": {"loss_curve": 1e-5}, "loss_curve": 2e-4},
+            (2e-4, 3e-4, CurvesBy.TWIN),
+            CERTIFIED,
+        ),
+        ({"noise": {"loss_curve": 1e-5}, "loss_curve": 4e-4}, (4e-4, 3e-4, CurvesBy.TWIN), UNEQUAL),
         # At least 30 roundings of a loss, in float32.
-        ({"noise": {"loss_curve": 0.0}, "loss_curve": 3e-6}, (3e-6, 30 / 2**23, True), CERTIFIED),
-        ({"noise": {"loss_curve": 0.0}, "loss_curve": 4e-6}, (4e-6, 30 / 2**23, True), UNEQUAL),
+        (
+            {"noise": {"loss_curve": 0.0}, "loss_curve": 3e-6},
+            (3e-6, 30 / 2**23, CurvesBy.TWIN),
+            CERTIFIED,
+        ),
+        (
+            {"noise": {"loss_curve": 0.0}, "loss_curve": 4e-6},
+            (4e-6, 30 / 2**23, CurvesBy.TWIN),
+            UNEQUAL,
+        ),
         # A training that hardly repeats itself says so: more than the fixed tolerance is allowed.
-        ({"noise": {"loss_curve": 1e-3}, "loss_curve": 2e-3}, (2e-3, 3e-2, True), CERTIFIED),
+        (
+            {"noise": {"loss_curve": 1e-3}, "loss_curve": 2e-3},
+            (2e-3, 3e-2, CurvesBy.TWIN),
+            CERTIFIED,
+        ),
         # An older certificate has no noise of its loss curve.
-        ({"noise": {"weights": 1e-3}, "loss_curve": 9e-4}, (9e-4, 1e-3, False), CERTIFIED),
-        ({"loss_curve": 2e-3}, (2e-3, 1e-3, False), UNEQUAL),
+        (
+            {"noise": {"weights": 1e-3}, "loss_curve": 9e-4},
+            (9e-4, 1e-3, CurvesBy.TOLERANCE),
+            CERTIFIED,
+        ),
+        ({"loss_curve": 2e-3}, (2e-3, 1e-3, CurvesBy.TOLERANCE), UNEQUAL),
     ],
 )
 def test_loss_curves_are_judged_by_what_rounding_explains(changes, expected, equal) -> None:

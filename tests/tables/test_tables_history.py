@@ -8,11 +8,12 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
+from rnnbench.records.interval import Interval
 from rnnbench.records.record import Record
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import tidy
 from rnnbench.tables.history import Trend, history, measurements, quotient
-from rnnbench.tables.stats import Interval, difference_interval
+from rnnbench.tables.stats import difference_interval
 from rnnbench.tables.time import time
 from tests.factory import BEGINNING, KERAS, make_late, make_runs, replace
 

@@ -218,7 +218,7 @@ def test_an_experiment_that_was_deleted_in_mlflow_is_named_by_run_and_report(pro
                              round_of(project, new))  # fmt: skip
     assert code == 0 and said in error
     with pytest.raises(TrackingError) as caught:
-        publish(project, "quick", "text", [], {}, {}, {}, project)
+        publish(project, "quick", "text", [], {}, project)
     assert said in str(caught.value)
 
 

@@ -17,7 +17,7 @@ from rnnbench.commands.report import folders_at, read_found
 from rnnbench.errors import ConfigError, say
 from rnnbench.project import SOURCE, is_project
 from rnnbench.records.report_files import PAGE
-from rnnbench.records.store import imported_machines, write_bytes
+from rnnbench.records.store import write_bytes
 
 if TYPE_CHECKING:
     from rnnbench.report.comparison import Comparison
@@ -159,8 +159,7 @@ def load(experiment: str | Path, *, project: str | Path | None = None) -> Compar
     """
     from rnnbench.report.comparison import Comparison
     from rnnbench.report.tables import ReportInputs, Tables
-    from rnnbench.sources.certificates import read_certificates
-    from rnnbench.tables.certificates import Certificates
+    from rnnbench.tables.certificates import certificates_of
 
     folder = _project(project)
     name = name_of(str(experiment))
@@ -168,11 +167,11 @@ def load(experiment: str | Path, *, project: str | Path | None = None) -> Compar
         results = Path("results")
         folders = folders_at(results, name)
         found = read_found(folders)
-        certificates, unreadable = read_certificates(each / "certificates" for each in folders)
+        certificates, unreadable = certificates_of(folders, found.records, results)
         for fault in found.faults + unreadable:
             say(f"left out: {fault}")
-        known = Certificates(certificates, tuple(found.records), imported_machines(results))
-        tables = Tables(found.records, found.experiment, ReportInputs(certificates=known))
+        inputs = ReportInputs(certificates=certificates)
+        tables = Tables(found.records, found.experiment, inputs)
     page = folder / "reports" / name / PAGE
     return Comparison(tables, page if page.is_file() else None)
 

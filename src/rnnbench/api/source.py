@@ -14,6 +14,7 @@ import importlib
 import inspect
 import keyword
 import linecache
+import symtable
 import sys
 import textwrap
 import types
@@ -71,7 +72,8 @@ def _taken(build: types.FunctionType) -> str:
         if isinstance(value, CONSTANTS) or _is_plain(value):
             definitions[name] = f"{name} = {value!r}\n"
         elif isinstance(value, types.ModuleType):
-            imports[_import_of_module(name, value)] = None
+            as_name = "" if value.__name__ == name else f" as {name}"
+            imports[f"import {value.__name__}{as_name}"] = None
         elif getattr(value, "__module__", None) == build.__module__ and isinstance(
             value, (types.FunctionType, type)
         ):
@@ -125,24 +127,16 @@ def _source_of_class(value: type) -> str:
 
 def _free_names(source: str) -> list[str]:
     """The names that `source` uses and neither defines nor has from Python."""
-    tree = ast.parse(source)
+    module = symtable.symtable(source, "source", "exec")
     used: dict[str, None] = {}
-    bound = set(dir(builtins))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Load):
-                used[node.id] = None
-            else:
-                bound.add(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound.add(node.name)
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            bound.add(node.name)
-    return [name for name in used if name not in bound]
+    scopes = [module]
+    for scope in scopes:  # which grow meanwhile
+        scopes += scope.get_children()
+        for symbol in scope.get_symbols():
+            if symbol.is_referenced() and symbol.is_global():
+                used[symbol.get_name()] = None
+    bound = {symbol.get_name() for symbol in module.get_symbols() if symbol.is_assigned()}
+    return [name for name in used if name not in bound and not hasattr(builtins, name)]
 
 
 def _value_of(name: str, user: str, value: Any, build: types.FunctionType) -> Any:
@@ -159,13 +153,6 @@ def _value_of(name: str, user: str, value: Any, build: types.FunctionType) -> An
             f"{user} uses {name}, which is not defined.", where="build", remedy=remedy
         )
     return build.__globals__[name]
-
-
-def _import_of_module(name: str, module: types.ModuleType) -> str:
-    """The statement that gives a module this name."""
-    if module.__name__ == name:
-        return f"import {name}"
-    return f"import {module.__name__} as {name}"
 
 
 def _import_of(name: str, value: Any, asked: str) -> str:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
 
 from rnnbench.builds.uv import is_version, run, uv_program
 from rnnbench.errors import ConfigError
 from rnnbench.grid.choices import Build
+from rnnbench.grid.files import file_of, files_of, name_of_choice
 from rnnbench.grid.values import typed
-from rnnbench.project import home
+from rnnbench.project import home, read_yaml
 
 LOCKS = Path("workflow/envs")
 ENVIRONMENTS = Path("results/envs")
@@ -73,6 +72,18 @@ def build_of(section: Mapping[str, object]) -> Build:
     the first wrong key."""
     where = f"conf/build/{section.get('name')}.yaml"
     return typed(section, Build, lambda key: where, "write another value.")
+
+
+def build_named(name: str, conf: Sequence[Path], option: str) -> Build:
+    """A build by its name in one of the config folders, or by the path of its YAML file. `option`:
+    what names it. Raises `ConfigError`."""
+    # Here, because processes that measure import this module and must stay small.
+    from rnnbench.grid.compose import compose_choices
+
+    file = file_of(files_of(conf, "build"), "build", name, option, Path.cwd())
+    choice = name_of_choice(file)
+    library = compose_choices(conf, {"build": {choice: file}}, default_model=True)
+    return build_of(library.sections["build", choice])
 
 
 def pins_of(build: Build, root: Path) -> Pins | None:
@@ -209,7 +220,7 @@ def python_versions(conf: Path, choices: tuple[str, ...] = ()) -> dict[str, str]
     """
     versions: dict[str, str] = {}
     for file in sorted((conf / "build").glob("*.yaml")):
-        build = yaml.safe_load(file.read_text(encoding="utf-8"))
+        build = read_yaml(file)
         if not isinstance(build, dict) or not build.get("lock"):
             continue
         lock = str(build["lock"])

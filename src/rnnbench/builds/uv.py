@@ -43,10 +43,15 @@ def run(command: Sequence[str], *, where: str, remedy: str) -> None:
 
     `where`, `remedy`: of the `BuildError` if it fails, which has the last lines of its output.
     """
+    others = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX")
+    variables = {name: value for name, value in os.environ.items() if name not in others}
+    links = os.environ.get("UV_FIND_LINKS") or _pip_find_links()
+    if links:
+        variables["UV_FIND_LINKS"] = links
     try:
         subprocess.run(
             command,
-            env=_environment(),
+            env=variables,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -58,16 +63,6 @@ def run(command: Sequence[str], *, where: str, remedy: str) -> None:
         raise BuildError(message, where=where, remedy=remedy) from error
     except OSError as error:
         raise BuildError(f"{command[0]}: {error}.", where=where, remedy=remedy) from error
-
-
-def _environment() -> dict[str, str]:
-    """The current variables without those that point uv or Python to another environment."""
-    others = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "CONDA_PREFIX")
-    variables = {name: value for name, value in os.environ.items() if name not in others}
-    links = os.environ.get("UV_FIND_LINKS") or _pip_find_links()
-    if links:
-        variables["UV_FIND_LINKS"] = links
-    return variables
 
 
 @functools.cache

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rnnbench.commands.arguments import (
     RESULTS,
@@ -19,12 +19,12 @@ from rnnbench.commands.arguments import (
 from rnnbench.commands.question import Question, measured, of_a_model
 from rnnbench.errors import ConfigError, say, suggestion
 from rnnbench.records.rounds import records_of
-from rnnbench.records.store import imported_machines, planned_folders, site_folders
+from rnnbench.records.store import planned_folders, site_folders
 
 if TYPE_CHECKING:
     from rnnbench.records.record import Record
-    from rnnbench.report.numbers import Row
     from rnnbench.tables.certificates import Certificates
+    from rnnbench.tables.estimates import Measurements
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -46,14 +46,14 @@ def compare(arguments: Sequence[str]) -> int:
         return prediction.compare(arguments)
     options, question = _compare_options(arguments)
     from rnnbench.report.notes import session_notes, turn_notes
+    from rnnbench.report.page import as_text
     from rnnbench.report.terminal import print_answers, print_comparison
-    from rnnbench.tables.comparison import selected, versus, versus_each, void_messages
+    from rnnbench.tables.comparison import selected, versus_each, void_messages
     from rnnbench.tables.estimates import Measurements
     from rnnbench.tables.frame import tidy
 
     names = question.names
-    limited = _limited(names, options.fail_if)
-    limit = _condition(options.fail_if, *limited)
+    limit = _limit(options.fail_if, names) if options.fail_if else None
     page = None
     if of_a_model(question) or question.overrides or options.budget:
         selection = [options.experiment, options.site, options.results]
@@ -78,7 +78,7 @@ def compare(arguments: Sequence[str]) -> int:
         unknown = [each for each in terms if selected(runs, each).empty]
         raise _no_pair(names, unknown, void)
 
-    text = table.drop(columns="unequal").to_json(orient="records", indent=2)
+    text = as_text(table.drop(columns="unequal")).to_json(orient="records", indent=2)
     if options.json == "-":
         print(text)
     else:
@@ -98,39 +98,69 @@ def compare(arguments: Sequence[str]) -> int:
 
     if limit is None:
         return 0
-    a, b = (name.split(",") for name in limited)
-    pairs = versus(together, a, b).dropna(subset=["low", "high"])
-    return _exit_code(limit, pairs.to_dict("records"), options.fail_if)
+    return _exit_code(limit, together, names, options.fail_if)
 
 
-def _limited(names: Sequence[str], condition: str | None) -> tuple[str, str]:
-    """The two of the `names` that the `condition` of ``--fail-if`` is about: the first one, and the
-    one that it names."""
-    named = re.split("[<>]", condition or "")[0].strip()
-    if len(names) > 2 and named in names[1:]:
-        return names[0], named
-    if len(names) > 2 and named == names[0]:
-        raise ConfigError(
-            f"{condition!r} does not say what {named} is compared with.",
-            where="--fail-if",
-            remedy=f"name another one, which is compared with it: '{names[1]}>1.2'.",
-        )
-    return names[0], names[1]
+def _exit_code(limit: Limit, measured: Measurements, names: Sequence[str], condition: str) -> int:
+    """1 if a pair is shown to be beyond the limit of `--fail-if`."""
+    from rnnbench.tables.comparison import versus
 
-
-def _exit_code(limit: Callable[[Row], bool], rows: Sequence[Row], condition: str) -> int:
-    """1 if a pair is shown to be beyond the limit of `--fail-if`. `rows`: the pairs of the table of
-    `versus` with an interval."""
-    if not rows:
+    second = limit.base if limit.own == names[0] else limit.own
+    pairs = versus(measured, names[0].split(","), second.split(","))
+    bounds = pairs[["low", "high"]].dropna()
+    if limit.own == second:
+        bounds = 1 / bounds[["high", "low"]]
+    intervals = list(bounds.itertuples(index=False, name=None))
+    if not intervals:
         raise ConfigError(
             f"no pair has an interval, so {condition!r} is neither shown nor excluded.",
             where="--fail-if",
             remedy="measure at least two rounds of two choices that compute the same function.",
         )
-    failed = any(limit(row) for row in rows)
+    failed = any(limit.holds(low, high) for low, high in intervals)
     if failed:
         say(f"--fail-if: {condition!r} holds.")
     return int(failed)
+
+
+class Limit(NamedTuple):
+    """The condition ``NAME<FACTOR`` or ``NAME>FACTOR`` of ``--fail-if``.
+
+    - `own`: the name; `base`: what its speed-up is over.
+    """
+
+    own: str
+    base: str
+    sign: str
+    factor: float
+
+    def holds(self, low: float, high: float) -> bool:
+        """Whether a whole interval of the speed-up fulfils it."""
+        if self.sign == "<":
+            return high < self.factor
+        return low > self.factor
+
+
+def _limit(text: str, names: Sequence[str]) -> Limit:
+    """The condition in `text` on one of the `names`, which is compared with the first one."""
+    match = re.fullmatch(r"\s*(.+?)\s*([<>])\s*(\d+(?:\.\d+)?)\s*", text)
+    if match is None or match[1] not in names:
+        raise ConfigError(
+            f"{text!r} is no condition.",
+            where="--fail-if",
+            remedy=f"write '{names[0]}<1.2' or '{names[1]}>1.5', in quotes.",
+        )
+    own, sign, factor = match.groups()
+    base = names[0]
+    if own == base and len(names) > 2:
+        raise ConfigError(
+            f"{text!r} does not say what {own} is compared with.",
+            where="--fail-if",
+            remedy=f"name another one, which is compared with it: '{names[1]}>1.2'.",
+        )
+    if own == base:
+        base = names[1]
+    return Limit(own, base, sign, float(factor))
 
 
 COMPARED: Arguments = {
@@ -250,35 +280,6 @@ def _no_pair(
     return ConfigError(what, where="compare", remedy=remedy)
 
 
-def _condition(text: str | None, a: str, b: str) -> Callable[[Row], bool] | None:
-    """Whether a row of `versus` shows the condition ``NAME<FACTOR`` or ``NAME>FACTOR``, on the
-    speed-up of A over B or of B over A: whether its whole interval fulfils it."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"\s*(.+?)\s*([<>])\s*(\d+(?:\.\d+)?)\s*", text)
-    if match is None or match[1] not in (a, b):
-        raise ConfigError(
-            f"{text!r} is no condition.",
-            where="--fail-if",
-            remedy=f"write '{a}<1.2' or '{b}>1.5', in quotes.",
-        )
-
-    name, sign, number = match.groups()
-    factor = float(number)
-
-    def holds(row: Row) -> bool:
-        low = row["low"]
-        high = row["high"]
-        if name == b:
-            low = 1 / row["high"]
-            high = 1 / row["low"]
-        if sign == "<":
-            return bool(high < factor)
-        return bool(low > factor)
-
-    return holds
-
-
 def read_certified(
     results: Path,
     experiment: str = "*",
@@ -289,14 +290,11 @@ def read_certified(
 
     `experiment`, `site`: patterns of their names.
     """
-    from rnnbench.sources.certificates import read_certificates
-    from rnnbench.tables.certificates import Certificates
+    from rnnbench.tables.certificates import certificates_of
 
     folders = site_folders(results, experiment, site)
     records, faults = records_of(folders)
-    every, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    certificates, unreadable = certificates_of(folders, records, results)
     for fault in faults + unreadable:
         say(fault)
-
-    certificates = Certificates(every, tuple(records), imported_machines(results))
     return certificates.mark_wrong_gradients(records), certificates

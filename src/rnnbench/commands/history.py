@@ -19,7 +19,6 @@ from rnnbench.records.plan_file import read_experiment, read_runs
 from rnnbench.records.report_files import table_file
 from rnnbench.records.rounds import records_at
 from rnnbench.records.store import (
-    imported_machines,
     read_record,
     readable,
     retried_files,
@@ -41,9 +40,8 @@ def history(arguments: Sequence[str]) -> int:
     """
     from rnnbench.report.page import as_text
     from rnnbench.report.terminal import print_history
-    from rnnbench.sources.certificates import read_certificates
     from rnnbench.tables import history as tables
-    from rnnbench.tables.certificates import Certificates
+    from rnnbench.tables.certificates import certificates_of
     from rnnbench.tables.estimates import Measurements, with_named_options
     from rnnbench.tables.frame import ranked, tidy
     from rnnbench.tables.time import time
@@ -71,10 +69,9 @@ def history(arguments: Sequence[str]) -> int:
             remedy=f"measure it first: `{experiment.command}`.",
         )
 
-    certificates, faults = read_certificates([folder / "certificates"])
+    judging, faults = certificates_of([folder], records, options.results)
     for fault in faults:
         say(f"left out: {fault}")
-    judging = Certificates(certificates, tuple(records), imported_machines(options.results))
     times = []
     for own in found:
         frame = ranked(with_named_options(tidy(own), experiment.reference))

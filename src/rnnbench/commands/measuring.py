@@ -23,7 +23,6 @@ from rnnbench.commands.track import track
 from rnnbench.datasets.provide import provide, read_dataset
 from rnnbench.errors import RecordError, say
 from rnnbench.planning.plan import Plan, write_plan
-from rnnbench.records.plan_file import PlannedRound
 from rnnbench.records.rounds import round_file
 from rnnbench.records.store import Place, read_json, timing_lock, write_json
 from rnnbench.running import host_check
@@ -51,7 +50,7 @@ def measure_here(
     place = Place(root, results, plan.site, plan.experiment.name, timing_lock())
     with locks.exclusive(results, "rnnbench compare"), _interrupted_by(ENDING):
         write_plan(plan, results)
-        rounds = _unfinished_rounds(plan, place)
+        rounds = unfinished_rounds(plan.rounds.values(), place, plan.experiment.repeats)
         keys = [key for key in plan.certificates if not _is_made(plan, key, place)]
         if rounds or keys:
             _provide(plan, root)
@@ -68,14 +67,6 @@ def measure_here(
             check()
         _log_to_mlflow(plan, place)
     return bool(rounds or keys)
-
-
-def _unfinished_rounds(plan: Plan, place: Place) -> list[PlannedRound]:
-    """The rounds with a run that has no valid result as it is planned."""
-    planned = []
-    for number, each in enumerate(plan.rounds.values()):
-        planned.append(PlannedRound(number, len(plan.rounds), list(each.runs)))
-    return unfinished_rounds(planned, place, plan.experiment.repeats)
 
 
 def _is_made(plan: Plan, key: str, place: Place) -> bool:

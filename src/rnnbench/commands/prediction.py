@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from msgspec import to_builtins
 
+from rnnbench.builds.pins import build_named
 from rnnbench.commands.arguments import Arguments, command_parser, positive, project_conf
 from rnnbench.datasets.pins import own_md5
 from rnnbench.errors import ConfigError, say
@@ -127,17 +128,17 @@ def job_of(
     from rnnbench.grid.runtimes import runtimes_of
     from rnnbench.prediction.measure import Job
 
+    conf = project_conf(Path())
     config = {
         "model": _model(model),
         "rnn": {"implementation": "none"},
         "cell": {"name": "of_model"},
         "dataset": {"path": str(_existing(data, "--data"))},
         "device": {"kind": "cpu", "threads": threads},
-        "build": _build(build),
+        "build": to_builtins(build_named(build, conf, "--build")),
         "precision": DEFAULT,
         "seed": 0,
     }
-    conf = project_conf(Path())
     chosen = known_runtimes(runtimes, conf, Path(), "compare --predict")
     return Job(
         config,
@@ -210,15 +211,3 @@ def _batches(text: str) -> list[int]:
         remedy = "write numbers of samples, such as 1,8."
         raise ConfigError("is not a list of sizes.", where=f"--batch {text}", remedy=remedy)
     return sorted({int(size) for size in sizes})
-
-
-def _build(name: str) -> dict[str, Any]:
-    """The section of a build, from conf/build or from a file."""
-    files = [Path(name)]
-    if not name.endswith((".yaml", ".yml")):
-        files = [conf / "build" / f"{name}.yaml" for conf in project_conf(Path())]
-    for file in files:
-        if file.is_file():
-            section = yaml.safe_load(file.read_text(encoding="utf-8"))
-            return {"name": file.stem, **section}
-    raise ConfigError("no such build.", where=f"--build {name}", remedy="name one of conf/build.")

@@ -29,7 +29,7 @@ from rnnbench.records.plan_file import Experiment, read_experiment, read_runs
 from rnnbench.records.predictions import Results, planned_files, predictions_in
 from rnnbench.records.record import Record, Run
 from rnnbench.records.rounds import NotNeeded, read_records, results_at
-from rnnbench.records.store import imported_machines, planned_folders, readable
+from rnnbench.records.store import planned_folders, readable
 from rnnworker import machine
 
 if TYPE_CHECKING:
@@ -104,11 +104,9 @@ def write_page(arguments: Sequence[str]) -> Written:
     out = options.out or Path("reports") / options.experiment
     page = write_report(report, out, options.pdf)[0]
 
-    if options.out is None and predictions:
-        _log_predictions(found.experiment.name, predictions)
-    if options.out is None and (inputs.mlflow or predictions):
-        _log_to_mlflow(report, found.planned, out)
     if options.out is None:
+        if inputs.mlflow or predictions:
+            _log_to_mlflow(report, found.planned, out, predictions)
         write_index(out.parent)
     further = []
     if found.missing:
@@ -175,34 +173,24 @@ def read_found(folders: Sequence[Path]) -> Found:
     return Found(experiment, runs, list(named.values()), missing, not_needed, faults)
 
 
-def _log_predictions(experiment: str, predictions: Mapping[Path, Results]) -> None:
-    """Logs predictions to MLflow. If the store cannot be reached, prints the error and goes on."""
+def _log_to_mlflow(
+    report: Content,
+    planned: Sequence[Run],
+    out: Path,
+    predictions: Mapping[Path, Results],
+) -> None:
+    """Logs predictions and the report to MLflow. If the store cannot be reached, prints the error
+    and goes on."""
     from rnnbench.tracking.predictions import log_predictions
-
-    try:
-        log_predictions(Path(), experiment, [(each, file) for file, each in predictions.items()])
-    except RnnbenchError as error:
-        say(error)
-
-
-def _log_to_mlflow(report: Content, planned: Sequence[Run], out: Path) -> None:
-    """Logs the report to MLflow. If the store cannot be reached, prints the error and goes on."""
     from rnnbench.tracking.store import is_server, redacted, tracking_uri
     from rnnbench.tracking.track import publish
 
     about = report.experiment
     text = "\n\n".join([f"**{about.title}**", *report.said, about.about]).strip()
     try:
-        address = publish(
-            Path(),
-            about.name,
-            text,
-            planned,
-            report.speedups,
-            report.unequal_runs,
-            report.equal_runs,
-            out,
-        )
+        if predictions:
+            log_predictions(Path(), about.name, predictions)
+        address = publish(Path(), about.name, text, planned, report.compared, out)
         uri = tracking_uri(Path())
         if address and is_server(uri):
             print(f"MLflow: {redacted(uri, uri).rstrip('/')}/{address}")
@@ -252,13 +240,12 @@ def report_inputs(
     certificates that cannot be read are added to `faults`. Raises `ConfigError`.
     """
     from rnnbench.report.tables import ReportInputs
-    from rnnbench.sources.certificates import read_certificates
     from rnnbench.sources.prices import choose_prices
     from rnnbench.sources.published import read_published, read_sources
-    from rnnbench.tables.certificates import Certificates
+    from rnnbench.tables.certificates import certificates_of
     from rnnbench.tracking.track import read_tracked
 
-    certificates, unreadable = read_certificates(folder / "certificates" for folder in folders)
+    certificates, unreadable = certificates_of(folders, records, options.results)
     faults += unreadable
 
     devices = {record.run.choices.get("device", "") for record in records}
@@ -272,9 +259,8 @@ def report_inputs(
             where = "--deadline"
         raise ConfigError(what, where=where, remedy="give --price NAME or FILE, a list with one.")
 
-    imported = imported_machines(options.results)
     return ReportInputs(
-        certificates=Certificates(certificates, tuple(records), imported),
+        certificates=certificates,
         prices=prices,
         published=tuple(read_published(options.published)),
         sources=tuple(read_sources(options.published)),

@@ -7,7 +7,7 @@ The loop keeps the processes from which workers are forked, and what finished ru
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -22,11 +22,11 @@ from rnnbench.commands.rules import (
     watched,
 )
 from rnnbench.errors import RecordError, RnnbenchError, say
-from rnnbench.grid.point import digest_of_round
 from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.finished import FinishedRuns
 from rnnbench.planning.repeats import ratios_of, rounds_measured, why_not_needed
 from rnnbench.records.plan_file import (
+    Batch,
     PlannedRound,
     Repeats,
     read_batches,
@@ -60,7 +60,7 @@ def round(arguments: Sequence[str]) -> int:
     end_with_snakemake()
     file, place, digest = requested(round, arguments, "rounds")
     planned = read_rounds(place.folder / "plan.jsonl", [file.stem])
-    _check_digest(planned, digest, file.stem)
+    check_planned(planned[0].digest, digest, file.stem)
     with Loop(place) as loop:
         loop.complete(planned[0])
     return 0
@@ -72,20 +72,13 @@ def rounds(arguments: Sequence[str]) -> int:
     file, place, digest = requested(rounds, arguments, "measured")
     plan = place.folder / "plan.jsonl"
     batches = {str(number): names for number, names in enumerate(read_batches(plan))}
-    planned = read_rounds(plan, batches.get(file.stem, []))
-    _check_digest(planned, digest, f"batch {file.stem}")
+    batch = Batch(read_rounds(plan, batches.get(file.stem, [])))
+    check_planned(batch.digest, digest, f"batch {file.stem}")
     with Loop(place) as loop:
-        loop.measure(planned)
+        loop.measure(batch.rounds)
     results, _ = results_in(place.folder)
-    names = [run.name for each in planned for run in each.runs]
-    write_results(file, {name: results[name] for name in names if name in results})
+    write_results(file, {name: results[name] for name in batch.identity if name in results})
     return 0
-
-
-def _check_digest(planned: Sequence[PlannedRound], requested: str, where: str) -> None:
-    """Raises `RunError` unless these rounds are planned as Snakemake has `requested` them."""
-    digests = {run.name: run.digest for each in planned for run in each.runs}
-    check_planned(digest_of_round(digests), requested, where)
 
 
 class Loop:
@@ -136,7 +129,6 @@ class Loop:
         writes its file."""
         place = self._place
         runs = planned.runs
-        name = runs[0].round
         label = progress_label(planned.number, planned.total)
         label = f"{label} {place_of(runs, self._experiment.varied)}".rstrip()
         base = reference_of([run.as_dict() for run in runs], self._experiment.reference)
@@ -152,7 +144,7 @@ class Loop:
 
         results = results_of(adoptable_records(needed, place)) | unneeded
         results = {run.name: results[run.name] for run in runs if run.name in results}
-        write_results(round_file(place.folder, name), results)
+        write_results(round_file(place.folder, planned.name), results)
         if not needed:
             return
 
@@ -268,7 +260,7 @@ class Loop:
 
 
 def unfinished_rounds(
-    planned: Sequence[PlannedRound],
+    planned: Iterable[PlannedRound],
     place: Place,
     rule: Repeats | None,
 ) -> list[PlannedRound]:

@@ -7,7 +7,7 @@ import ctypes
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -259,18 +259,10 @@ def watched(where: str, configs: Sequence[Config], root: Path) -> Callable[[], N
     the workers have read by the time of the check is what was compared with the plan."""
     files = _files_of(configs, root)
 
-    def look() -> dict[Path, tuple[int, int, int]]:
-        state = {}
-        for file in files:
-            if file.is_file():
-                found = file.stat()
-                state[file] = (found.st_ino, found.st_size, found.st_mtime_ns)
-        return state
-
-    before = look()
+    before = _states_of(files)
 
     def check() -> None:
-        if look() != before:
+        if _states_of(files) != before:
             raise RunError(
                 "the data or the Python code changed while it was read; nothing was recorded.",
                 where=where,
@@ -290,6 +282,18 @@ def _files_of(configs: Sequence[Config], root: Path) -> set[Path]:
     return files
 
 
+def _states_of(files: Iterable[Path]) -> dict[Path, tuple[int, ...]]:
+    """File → what tells whether it has changed; nothing if it does not exist. The last number
+    changes even if the size and the time of modification are set back."""
+    states: dict[Path, tuple[int, ...]] = {}
+    for file in files:
+        states[file] = ()
+        if file.is_file():
+            found = file.stat()
+            states[file] = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return states
+
+
 class Inputs:
     """What a loop over rounds knows of its inputs. Their digests are kept as long as no file
     changes, because making them takes longer than a look at the files."""
@@ -301,18 +305,7 @@ class Inputs:
         """To be called between `watched` and `check_inputs`, which otherwise compares the plan with
         what an earlier round has read."""
         launcher.forget()
-        states: dict[Path, tuple[int, ...]] = {}
-        for file in _files_of(configs, root):
-            states[file] = ()
-            if file.is_file():
-                found = file.stat()
-                # The last of them changes even if size and time of modification are set back.
-                states[file] = (
-                    found.st_ino,
-                    found.st_size,
-                    found.st_mtime_ns,
-                    found.st_ctime_ns,
-                )
+        states = _states_of(_files_of(configs, root))
         if any(self._states.get(file) != state for file, state in states.items()):
             digests.forget()
             _data_md5.cache_clear()

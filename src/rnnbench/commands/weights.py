@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from rnnbench.builds.pins import build_of
+from rnnbench.builds.pins import build_named
 from rnnbench.commands.arguments import CONF, Arguments, command_parser, project_conf
 from rnnbench.errors import RecordError
-from rnnbench.grid.choices import Build
 from rnnbench.plain_text import plain
 from rnnbench.running import in_build
 from rnnweights import command
@@ -19,7 +18,10 @@ from rnnweights.cells import Refusal
 def weights(arguments: Sequence[str]) -> int:
     parser = command_parser(weights, {**command.ARGUMENTS, **OF_BUILDS})
     options = parser.parse_args(arguments)
-    build = _build(options.build, options.conf)
+    build = in_build.HERE
+    if options.build is not None:
+        conf = project_conf(Path.cwd(), options.conf)
+        build = build_named(options.build, conf, "--build")
     worker = partial(in_build.ask, root=Path.cwd(), build=build)
     try:
         lines = command.run(options, worker)
@@ -31,22 +33,6 @@ def weights(arguments: Sequence[str]) -> int:
 
 
 weights.__doc__ = command.main.__doc__
-
-
-def _build(name: str | None, further: Sequence[Path]) -> Build:
-    """The build called `name` in the project's configuration; rnnbench's own interpreter if that is
-    None. `further`: the folders of ``--conf``. Raises `ConfigError`."""
-    if name is None:
-        return in_build.HERE
-    from rnnbench.grid.compose import compose_choices
-    from rnnbench.grid.files import file_of, files_of
-
-    root = Path.cwd()
-    conf = project_conf(root, further)
-    files = files_of(conf, "build")
-    file = file_of(files, "build", name, "--build", root)
-    library = compose_choices(conf, {"build": {file.stem: file}}, default_model=True)
-    return build_of(library.sections["build", file.stem])
 
 
 OF_BUILDS: Arguments = {

@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-import yaml
 from msgspec import Meta
 
 from rnnbench.errors import ConfigError, DatasetError, converted
-from rnnbench.project import home
+from rnnbench.project import home, read_yaml
 
 FILE = "data.dvc"
 MIRRORED = "conf/mirror.yaml"  # what is not published, in the same format
@@ -39,17 +38,6 @@ class Pins(msgspec.Struct):
     """The content of ``data.dvc``."""
 
     outs: list[Pinned]
-
-
-def read_yaml(file: Path) -> Any:
-    """The content of a YAML file. Raises `ConfigError`."""
-    try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        remedy = "run the command in the project's top folder."
-        raise ConfigError("does not exist.", where=str(file), remedy=remedy) from error
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot be read as YAML ({error}).", where=str(file)) from error
 
 
 def pinned(root: Path) -> dict[str, Pinned]:

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from rnnbench.datasets.generate import GENERATORS
-from rnnbench.datasets.pins import Pinned, is_pinned, md5_of, pin_of, read_yaml
+from rnnbench.datasets.pins import Pinned, is_pinned, md5_of, pin_of
 from rnnbench.errors import ConfigError, DatasetError, converted
 from rnnbench.grid.choices import Dataset
+from rnnbench.grid.files import file_of, files_of
 from rnnbench.locks import locked
-from rnnbench.project import home, own_conf
+from rnnbench.project import home, own_conf, read_yaml
 
 MIRROR = "RNNBENCH_DATA_MIRROR"
 TIMEOUT = 30.0  # seconds without data after which a download fails
@@ -50,32 +51,19 @@ class PinnedDataset(Dataset, kw_only=True):
 def read_dataset(name: str, root: Path) -> PinnedDataset:
     """The choice ``conf/dataset/NAME.yaml`` of rnnbench or of the project in `root`.
     Raises `ConfigError`, which lists the choices, if there is none of that name."""
-    base = home(root) / "conf"
-    own = [root / folder for folder in own_conf(root)]
-    known = {}
-    for folder in [base, *own]:
-        for file in folder.glob("dataset/*.yaml"):
-            known[file.stem] = file
-    if name not in known:
-        raise ConfigError(
-            f"there is no dataset {name!r}.",
-            where=str(base / "dataset"),
-            remedy=f"use one of {', '.join(sorted(known))}.",
-        )
-
-    data = read_yaml(known[name])
+    conf = [home(root) / "conf", *(root / folder for folder in own_conf(root))]
+    file = file_of(files_of(conf, "dataset"), "dataset", name, "command line", root)
+    data = read_yaml(file)
     path = None
     if isinstance(data, dict):
         path = data.get("path")
     if not isinstance(path, str) or path == "???":
         raise ConfigError(
             "has no path, so there is nothing to provide.",
-            where=str(known[name]),
+            where=str(file),
             remedy="to use a file of your own, write dataset=file dataset.path=FILE in a grid.",
         )
-    return converted(
-        {"name": name, **data}, PinnedDataset, str(known[name]), "write another value."
-    )
+    return converted({"name": name, **data}, PinnedDataset, str(file), "write another value.")
 
 
 def provide(dataset: PinnedDataset, root: Path) -> Path:

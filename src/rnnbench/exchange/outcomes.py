@@ -14,7 +14,6 @@ import msgspec
 from rnnbench.errors import RecordError
 from rnnbench.exchange.archive import MAX_FILE, safe_name
 from rnnbench.records.plan_file import (
-    Experiment,
     Skipped,
     read_certificates,
     read_experiment,
@@ -38,7 +37,13 @@ def lay_out(bundle: Path, folder: Path) -> None:
     Raises `RecordError` for a damaged bundle, and for one without a finished run.
     """
     _check_files(bundle)
-    experiment = _experiment(bundle)
+    experiment = read_experiment(bundle / "experiment.json")
+    file = bundle / "out" / "skipped.json"  # the runs that the other machine skipped
+    if file.exists():
+        with _is_an_outcome(file):
+            skipped = msgspec.convert(read_json(file), dict[str, str])
+        more = tuple(Skipped(name, why) for name, why in skipped.items())
+        experiment = msgspec.structs.replace(experiment, skipped=experiment.skipped + more)
 
     def target(name: str) -> Path:
         """Where the file of this name is written. A name comes from the bundle."""
@@ -92,21 +97,6 @@ def _check_files(bundle: Path) -> None:
             raise RecordError("is not a plain file.", where=str(path))
         if path.is_file() and path.stat().st_size > MAX_FILE:
             raise RecordError(f"has more than {MAX_FILE >> 20} MiB.", where=str(path))
-
-
-def _experiment(bundle: Path) -> Experiment:
-    """The experiment of a bundle, including the runs that the other machine skipped.
-
-    Raises `RecordError` for a damaged file.
-    """
-    experiment = read_experiment(bundle / "experiment.json")
-    file = bundle / "out" / "skipped.json"
-    skipped: dict[str, str] = {}
-    with _is_an_outcome(file):
-        if file.exists():
-            skipped = msgspec.convert(read_json(file), dict[str, str])
-    more = tuple(Skipped(name, why) for name, why in skipped.items())
-    return msgspec.structs.replace(experiment, skipped=experiment.skipped + more)
 
 
 def records_in(folder: Path, experiment: str) -> Iterator[tuple[Record, Path]]:

@@ -92,7 +92,13 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
     with _hydra(conf, requested) as (compose, folder):
         for model in named:
             config, choices = compose("config", model)
-            _check_defaults(choices, Path(conf[0]))
+            for group in NAMES:
+                if group not in choices:
+                    raise ConfigError(
+                        f"its defaults have no {group}.",
+                        where=display_path(Path(conf[0]) / "config.yaml"),
+                        remedy=f"add `- {group}: CHOICE` to defaults.",
+                    )
             base = _base_of(config, base, choices)
             defaults[choices["model"]] = choices
             for group, choice in choices.items():
@@ -120,10 +126,10 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
 
     files: dict[Choice, Path] = {}
     for group, choice in sections:
-        if choice in requested.get(group, {}):
-            file = requested[group][choice]
-        else:  # a model or config.yaml names it
-            file = _file_of(f"{group}/{choice}.yaml", conf)
+        # Without a request, a model or config.yaml names it.
+        places = [Path(each) / f"{group}/{choice}.yaml" for each in conf]
+        found = next(filter(Path.is_file, places), places[0]).resolve()
+        file = requested.get(group, {}).get(choice, found)
         files[group, choice] = file
         section = sections[group, choice]
         sections[group, choice] = with_absolute_paths(group, section, file)
@@ -137,26 +143,6 @@ def compose_choices(conf: Sequence[Path], requested: ChoiceFiles, default_model:
         files,
         cells,
     )
-
-
-def _check_defaults(choices: Choices, conf: Path) -> None:
-    """Raises a `ConfigError` if the defaults in the config folder `conf` lack an axis."""
-    for group in NAMES:
-        if group not in choices:
-            raise ConfigError(
-                f"its defaults have no {group}.",
-                where=display_path(conf / "config.yaml"),
-                remedy=f"add `- {group}: CHOICE` to defaults.",
-            )
-
-
-def _file_of(name: str, conf: Sequence[Path]) -> Path:
-    """The file called `name` in the first of the config folders that has one."""
-    for folder in conf:
-        path = Path(folder) / name
-        if path.is_file():
-            return path.resolve()
-    return Path(conf[0]) / name
 
 
 def is_open(part: Any) -> bool:

@@ -396,15 +396,11 @@ def _check_arguments(
 
 
 def bindings_of(file: Path) -> dict[str, ast.AST]:
-    """The names that a Python file binds. Raises a `ConfigError` if it cannot be read."""
-    return _bindings(parsed(file))
-
-
-def _bindings(module: ast.Module) -> dict[str, ast.AST]:
-    """Maps each name that a module binds, at any depth but not in functions and classes, to the
-    last node that binds it. A comprehension's own names are not bound outside it."""
+    """Maps each name that a Python file binds, at any depth but not in functions and classes, to
+    the last node that binds it. A comprehension's own names are not bound outside it. Raises a
+    `ConfigError` if the file cannot be read."""
     bindings: dict[str, ast.AST] = {}
-    waiting: list[ast.AST] = [module]
+    waiting: list[ast.AST] = [parsed(file)]
     while waiting:
         node = waiting.pop()
         inside = list(ast.iter_child_nodes(node))

@@ -135,11 +135,6 @@ def digest_of(identity: Mapping[str, object]) -> str:
     return hashlib.sha256(canonical(identity).encode()).hexdigest()
 
 
-def digest_of_round(digests: Mapping[str, str]) -> str:
-    """The digest of a round, from the digests of its runs by name."""
-    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
-
-
 def canonical(data: Any) -> str:
     """JSON with sorted keys and no whitespace. Raises `ValueError` for NaN and infinity."""
     return json.dumps(

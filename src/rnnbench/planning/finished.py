@@ -8,16 +8,14 @@ machine have become known better.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
-from rnnbench.errors import RecordError
 from rnnbench.records.plan_file import read_heads
 from rnnbench.records.record import Record
 from rnnbench.records.rounds import results_in
-from rnnbench.records.store import Place, read_record
+from rnnbench.records.store import Place, read_record, readable
 from rnnbench.tables.effects import (
     Effect,
     Levels,
@@ -82,7 +80,11 @@ class FinishedRuns:
     def read(self) -> list[FinishedRun]:
         """Those that are finished now, in the order of the plan. Runs that were not needed are left
         out. Does not raise for a damaged round or record: these runs will be measured again."""
-        paths = _paths_in_use(self._place)
+        results, _ = results_in(self._place.folder)
+        paths: dict[str, None] = {}  # the records of planned runs in finished rounds
+        for head in read_heads(self._place.folder / "plan.jsonl"):
+            if head.name in results and results[head.name].digest == head.digest:
+                paths |= dict.fromkeys(results[head.name].paths)
         known = {path: self._known[path] for path in paths if path in self._known}
 
         missing = [path for path in paths if path not in known]
@@ -107,23 +109,11 @@ class FinishedRuns:
         return [known[path].run for path in paths if path in known]
 
 
-def _paths_in_use(place: Place) -> dict[str, None]:
-    """The records of the planned runs in finished rounds, in the order of the plan."""
-    results, _ = results_in(place.folder)
-    paths: dict[str, None] = {}
-    for head in read_heads(place.folder / "plan.jsonl"):
-        if head.name in results and results[head.name].digest == head.digest:
-            paths.update(dict.fromkeys(results[head.name].paths))
-    return paths
-
-
 def _read_records(place: Place, paths: Iterable[str]) -> dict[str, Record]:
     """Path → the record, for those that can be read."""
-    records = {}
-    for path in paths:
-        with suppress(RecordError):  # to be measured again
-            records[path] = read_record(place.results / path)
-    return records
+    # Others are to be measured again.
+    records, _ = readable(paths, lambda path: (path, read_record(place.results / path)))
+    return dict(records)
 
 
 def _known_of(records: Mapping[str, Record], lowest: Levels) -> dict[str, _Known]:

@@ -20,63 +20,30 @@ from rnnbench.axes import CERTIFIED_AXES
 from rnnbench.builds.pins import Pins
 from rnnbench.grid.experiment import Experiment, Predict
 from rnnbench.grid.overrides import Config
-from rnnbench.grid.point import GridPoint, canonical, digest_of, digest_of_round, full_identity
+from rnnbench.grid.point import GridPoint, canonical, digest_of, full_identity
 from rnnbench.grid.requirements import unmet
 from rnnbench.planning.digests import certifier_digest
 from rnnbench.records.keys import OF_BATCHES, certificate_key, function_overrides
 from rnnbench.records.overrides import Settings, label
-from rnnbench.records.plan_file import Experiment as ExperimentFacts
 from rnnbench.records.plan_file import (
+    Batch,
     Obstacle,
     PlannedCertificate,
     PlannedDevice,
     PlannedImplementation,
+    PlannedRound,
     Skipped,
     batched,
 )
+from rnnbench.records.plan_file import Experiment as ExperimentFacts
 from rnnbench.records.predictions import ChosenRuntime
-from rnnbench.records.record import Run
+from rnnbench.records.record import Run, differing
 from rnnbench.records.store import write_bytes, write_json
 from rnnworker.cards import replicas_of
 
 NOT_OF_THE_FUNCTION = ("limits", "measure", "repeat", "alias", "rnn")
 DatasetMd5 = Callable[[Config], str | None]  # a config → the MD5 of its dataset
 Lock = Callable[[Config], Any]  # a build's section → its lock
-
-
-@dataclass(frozen=True)
-class Round:
-    """Runs that are measured together, in one job.
-
-    `order`: the order of the first of them.
-    """
-
-    name: str
-    order: int
-    runs: tuple[Run, ...]
-
-    @property
-    def identity(self) -> dict[str, str]:
-        return {run.name: run.digest for run in self.runs}
-
-    @property
-    def digest(self) -> str:
-        return digest_of_round(self.identity)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rounds that one job measures on this machine, and that are logged to MLflow together."""
-
-    rounds: tuple[Round, ...]
-
-    @property
-    def identity(self) -> dict[str, str]:
-        return {name: digest for each in self.rounds for name, digest in each.identity.items()}
-
-    @property
-    def digest(self) -> str:
-        return digest_of_round(self.identity)
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,12 +91,15 @@ class Plan:
     rerun: str = ""
 
     @cached_property
-    def rounds(self) -> Mapping[str, Round]:
+    def rounds(self) -> Mapping[str, PlannedRound]:
         """The rounds by name, in the order of measuring."""
         by_round: dict[str, list[Run]] = {}
         for run in self.runs.values():
             by_round.setdefault(run.round, []).append(run)
-        return {name: Round(name, runs[0].order, tuple(runs)) for name, runs in by_round.items()}
+        rounds = {}
+        for number, (name, runs) in enumerate(by_round.items()):
+            rounds[name] = PlannedRound(number, len(by_round), runs)
+        return rounds
 
     @cached_property
     def batches(self) -> Mapping[str, Batch]:
@@ -137,7 +107,7 @@ class Plan:
         batches = {}
         sizes = {name: len(each.runs) for name, each in self.rounds.items()}
         for number, names in enumerate(batched(sizes)):
-            batches[str(number)] = Batch(tuple(self.rounds[name] for name in names))
+            batches[str(number)] = Batch([self.rounds[name] for name in names])
         return batches
 
 
@@ -183,21 +153,8 @@ def facts_of(plan: Plan) -> ExperimentFacts:
         peak_tflops=peaks,
         models=plan.models,
         obstacle=plan.obstacle,
-        varied=_varied(plan.runs.values()),
+        varied=tuple(differing(list(plan.runs.values()))),
     )
-
-
-def _varied(runs: Iterable[Run]) -> tuple[str, ...]:
-    """The axes and overrides in which the runs differ."""
-    runs = list(runs)
-    names: dict[str, None] = {}
-    for run in runs:
-        names |= dict.fromkeys([*run.choices, *run.overrides])
-    found = []
-    for name in names:
-        if len({(run.choices.get(name), run.overrides.get(name)) for run in runs}) > 1:
-            found.append(name)
-    return tuple(found)
 
 
 def certifiable(point: GridPoint) -> bool:

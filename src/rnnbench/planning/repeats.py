@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from rnnbench.grid.point import configuration_of
 from rnnbench.planning.finished import FinishedRun
+from rnnbench.records.interval import Interval
 from rnnbench.records.plan_file import Repeats
 from rnnbench.records.record import Run
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.tables.effects import key_of
 from rnnbench.tables.ratios import Estimates, Ratio
-from rnnbench.tables.stats import Interval
 
 LEAST_ALONE = 5  # runs
 

@@ -364,12 +364,22 @@ class Process:
             raise RunError(f"the process of {self.outcome.runtime} {what}", where=str(self.log))
         return messages.read(line, kind, str(self.log))
 
-    def turn(self, case: int, batch: int) -> Timed:
+    def turn(self, number: int, cycle: int, case: int, batch: int) -> None:
+        """Gives it a turn, which its outcome has then. `number`: of the round."""
+        outcome = self.outcome
         lead = LEAD
-        if self.outcome.quickest(batch) > NO_LEAD:
+        if outcome.quickest(batch) > NO_LEAD:
             lead = 0.0
         self.group.say(f"turn {self.number} {case} {TURN} {lead}")
-        return self.read(Timed)
+        timed = self.read(Timed)
+        slept = 0.0
+        if self.ended is not None:
+            slept = timed.slept - self.ended
+        self.ended = timed.ended
+        outcome.peak_bytes = max(outcome.peak_bytes, timed.peak)
+        calls = [nanoseconds / 1e9 for nanoseconds in timed.calls]
+        turn = Turn(number, cycle, batch, calls, timed.cpu, timed.threads, slept)
+        outcome.turns.append(turn)
 
     def end(self) -> None:
         self.group.say(f"end {self.number}")
@@ -424,7 +434,7 @@ def _round(
                     is_reference = outcome.chosen == job.runtimes[0]
                     if cycle > 0 and not is_reference and outcome.quickest(batch) > LONG:
                         continue
-                    _take_turn(process, number, cycle, case, batch)
+                    process.turn(number, cycle, case, batch)
     finally:
         for process in running:
             process.end()
@@ -454,16 +464,3 @@ def _check_again(process: Process) -> None:
     wrong = Outcome(outcome.chosen, certificate=said).first_wrong()
     if wrong:
         raise RunError(f"another process gave other answers: {wrong}", where=outcome.runtime)
-
-
-def _take_turn(process: Process, number: int, cycle: int, case: int, batch: int) -> None:
-    timed = process.turn(case, batch)
-    slept = 0.0
-    if process.ended is not None:
-        slept = timed.slept - process.ended
-    process.ended = timed.ended
-    outcome = process.outcome
-    outcome.peak_bytes = max(outcome.peak_bytes, timed.peak)
-    calls = [nanoseconds / 1e9 for nanoseconds in timed.calls]
-    turn = Turn(number, cycle, batch, calls, timed.cpu, timed.threads, slept)
-    outcome.turns.append(turn)

@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from rnnbench.prediction.measure import Job, Outcome, Turn, measure
 from rnnbench.prediction.messages import Prepared, Said
 from rnnbench.records import timestamps
+from rnnbench.records.interval import Interval
 from rnnbench.records.predictions import (
     Batch,
     Fastest,
     Lower,
-    Range,
     Results,
     Runtime,
 )
-from rnnbench.tables.stats import Interval, mean_interval
+from rnnbench.tables.stats import mean_interval
 from rnnserve import FULL_PRECISION
 from rnnworker import machine
 
@@ -91,7 +91,7 @@ def _fastest(full: Sequence[Outcome], lower: Sequence[Outcome], batch: int) -> F
     of_lower = None
     if best is not None:
         gain = mean_interval(ratios(best.turns, first.turns, batch))
-        of_lower = Lower(best.runtime, _range(gain))
+        of_lower = Lower(best.runtime, gain)
     return Fastest(batch, first.runtime, also, of_lower)
 
 
@@ -137,10 +137,10 @@ def _batch(outcome: Outcome, reference: Outcome, batch: int, steps: int | None) 
     cpu = sum(turn.cpu for turn in turns) / len(calls)
     ratio = None
     if outcome is not reference and reference.turns:
-        ratio = _range(mean_interval(ratios(outcome.turns, reference.turns, batch)))
+        ratio = mean_interval(ratios(outcome.turns, reference.turns, batch))
     return Batch(
         batch=batch,
-        seconds=_range(seconds),
+        seconds=seconds,
         p50=_percentile(calls, 50),
         p95=_percentile(calls, 95),
         p99=_percentile(calls, 99),
@@ -176,10 +176,6 @@ def ratios(turns: Sequence[Turn], reference: Sequence[Turn], batch: int) -> list
             same.append(turn)
     by_round = _by_round(same, lambda turn: slow[turn.round, turn.cycle] / _seconds(turn))
     return [statistics.median(values) for values in by_round.values()]
-
-
-def _range(interval: Interval) -> Range:
-    return Range(interval.estimate, interval.low, interval.high)
 
 
 def _percentile(ordered: Sequence[float], percentile: int) -> float | None:

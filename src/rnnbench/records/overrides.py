@@ -5,7 +5,7 @@ of tables."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rnnworker.options import PREFIX
@@ -65,6 +65,16 @@ class Overrides:
 
 
 NONE = Overrides()
+
+
+def flat(data: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yields the values of nested mappings with their dotted keys."""
+    for key, value in data.items():
+        dotted = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{dotted}.")
+        else:
+            yield dotted, value
 
 
 def last_component(key: str) -> str:

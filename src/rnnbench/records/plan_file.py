@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
@@ -27,12 +29,44 @@ Seconds = Annotated[Limit, Meta(examples=["300"])]
 
 
 class PlannedRound(NamedTuple):
-    """The `runs` of a round in their order, and its `number` among the `total` of the plan, from
-    0."""
+    """Runs that are measured together: the `runs` of a round in their order, and its `number` among
+    the `total` of the plan, from 0."""
 
     number: int
     total: int
-    runs: list[Run]
+    runs: Sequence[Run]
+
+    @property
+    def name(self) -> str:
+        return self.runs[0].round
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Run → its digest, which decides whether it is measured again."""
+        return {run.name: run.digest for run in self.runs}
+
+    @property
+    def digest(self) -> str:
+        return digest_of_round(self.identity)
+
+
+class Batch(NamedTuple):
+    """Rounds that one job measures on this machine, and that are logged to MLflow together."""
+
+    rounds: Sequence[PlannedRound]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {name: digest for each in self.rounds for name, digest in each.identity.items()}
+
+    @property
+    def digest(self) -> str:
+        return digest_of_round(self.identity)
+
+
+def digest_of_round(digests: Mapping[str, str]) -> str:
+    """The digest of a round, from the digests of its runs by name."""
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
 
 class PlannedImplementation(msgspec.Struct, frozen=True):

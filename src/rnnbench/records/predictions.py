@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from rnnbench.errors import RecordError
+from rnnbench.records.interval import Interval
 from rnnbench.records.overrides import Settings
-from rnnbench.records.store import as_kind, read_json
+from rnnbench.records.store import as_kind, read_json, readable
 from rnnserve import FULL_PRECISION, precision_of
 
 VERSION = 2
@@ -32,22 +33,14 @@ class ChosenRuntime(msgspec.Struct, frozen=True, kw_only=True):
         return precision
 
 
-class Range(msgspec.Struct, frozen=True):
-    """An estimate with its 95 % interval, which a single round does not have."""
-
-    estimate: float
-    low: float | None
-    high: float | None
-
-
 class Batch(msgspec.Struct, frozen=True):
-    """One runtime with one size of batch. Percentiles are of single calls, of all rounds; None if
-    there are too few calls. `cpu_seconds`: of a call; `us_per_step`: microseconds of a call for
-    each time step, None without sequences. `ratio`: times as fast as the reference, None for the
-    reference."""
+    """One runtime with one size of batch. Intervals are of 95 %; a single round has none.
+    Percentiles are of single calls, of all rounds; None if there are too few calls. `cpu_seconds`:
+    of a call; `us_per_step`: microseconds of a call for each time step, None without sequences.
+    `ratio`: times as fast as the reference, None for the reference."""
 
     batch: int
-    seconds: Range
+    seconds: Interval
     p50: float | None
     p95: float | None
     p99: float | None
@@ -55,7 +48,7 @@ class Batch(msgspec.Struct, frozen=True):
     samples_per_second: float
     cpu_seconds: float
     us_per_step: float | None
-    ratio: Range | None
+    ratio: Interval | None
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -79,6 +72,10 @@ class Runtime(msgspec.Struct, frozen=True):
     precision: str = FULL_PRECISION
     validation: float | None = None
 
+    def batch_of(self, size: int) -> Batch | None:
+        """How it answers with this size of batch, None if that was not timed."""
+        return next((each for each in self.batches if each.batch == size), None)
+
     @property
     def is_lower(self) -> bool:
         """Whether its precision is lower than that of the framework."""
@@ -99,7 +96,7 @@ class Lower(msgspec.Struct, frozen=True):
     precision."""
 
     runtime: str
-    ratio: Range
+    ratio: Interval
 
 
 class Fastest(msgspec.Struct, frozen=True):
@@ -176,16 +173,11 @@ def read_results(file: Path) -> Results:
 def predictions_in(folders: Iterable[Path]) -> tuple[dict[Path, Results], list[RecordError]]:
     """The results of the planned predictions of an experiment by file, and the errors of those that
     cannot be read. `folders`: of the experiment, one for each site."""
-    found = {}
-    faults = []
+    files = []
     for folder in folders:
-        for file in planned_files(folder):
-            if file.exists():
-                try:
-                    found[file] = read_results(file)
-                except RecordError as error:
-                    faults.append(error)
-    return found, faults
+        files += [file for file in planned_files(folder) if file.exists()]
+    found, faults = readable(files, lambda file: (file, read_results(file)))
+    return dict(found), faults
 
 
 def planned_files(folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -29,7 +29,7 @@ from rnnbench.records.bounds import (
     check_path_component,
     check_timestamp,
 )
-from rnnbench.records.overrides import Settings
+from rnnbench.records.overrides import Settings, last_component
 
 SCHEMA = 4
 STATUSES = ("clean", "suspect", "void")
@@ -81,12 +81,40 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """The name without seed and repeat."""
         return self.name.removesuffix(f"-s{self.seed}-r{self.repeat}")
 
+    @property
+    def settings(self) -> Settings:
+        """Its choices and overrides."""
+        return {**self.choices, **self.overrides}
+
+    def texts(self, names: Iterable[str]) -> list[str]:
+        """Those of its `settings` that are among `names`: ``block``, ``units=8``."""
+        texts = []
+        for name in names:
+            if name in self.choices:
+                texts.append(self.choices[name])
+            elif name in self.overrides:
+                texts.append(f"{last_component(name)}={self.overrides[name]}")
+        return texts
+
     def as_dict(self) -> dict[str, object]:
         return msgspec.structs.asdict(self)
 
     def line(self) -> bytes:
         """The run's line of a plan."""
         return msgspec.json.encode(self) + b"\n"
+
+
+def differing(runs: Sequence[Run]) -> list[str]:
+    """The axes and overrides in which the `runs` differ."""
+    every = [run.settings for run in runs]
+    names: dict[str, None] = {}
+    for settings in every:
+        names |= dict.fromkeys(settings)
+    found = []
+    for name in names:
+        if any(settings.get(name) != every[0].get(name) for settings in every):
+            found.append(name)
+    return found
 
 
 class Phase(Part, frozen=True):
@@ -152,6 +180,20 @@ def run_seconds(seconds: Sequence[float]) -> float:
     the first epoch, or the only epoch's. Threads and clocks still settle during the first epoch: on
     two threads of a virtual machine it took 12 % longer (``benchmarks/epoch_position.py``)."""
     return statistics.median(seconds[1:] if len(seconds) > 1 else seconds)
+
+
+class ComparedRun(Part, frozen=True):
+    """How the configuration of a run compares with the reference.
+
+    - `speedup`: column of the table of times → value: the speed-up with its interval, if it has
+      one.
+    - `unequal`: the marked ratio, if the two do not compute the same function; else ``""``.
+    - `equal`: whether they do, and why not or why that is unknown; ``""`` for the reference.
+    """
+
+    speedup: Mapping[str, float] = {}
+    unequal: str = ""
+    equal: str = ""
 
 
 NOT_CERTIFIED = "not_certified"  # the code of the reason for which a run is not trained

@@ -186,12 +186,12 @@ def read_records(
 
 
 def records_of(folders: Iterable[Path]) -> tuple[list[Record], list[RecordError]]:
-    """All readable records of the finished rounds of experiments at sites, and the errors of what
-    cannot be read."""
+    """All readable records of experiments at sites, as `results_at` finds them, and the errors of
+    what cannot be read."""
     records: dict[str, Record] = {}
     faults: list[RecordError] = []
     for folder in folders:
-        results, damaged = results_in(folder)
+        results, damaged = results_at(folder)
         in_order = [results[name] for name in sorted(results)]
         found, unreadable = read_records(in_order, folder.parents[1])
         records |= found

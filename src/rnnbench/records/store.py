@@ -30,6 +30,7 @@ RESERVED = {"cache", "compare", "envs", IMPORTED, "records"}
 UNREADABLE, RETRIED = ".unreadable", ".retried"
 NOT_TRACKED = "not_tracked"  # the key of the error in a file of `rnnbench track`
 Content = TypeVar("Content")
+Name = TypeVar("Name", str, Path)
 MAX_DEPTH = 60
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _MANY = b"0" * 21  # digits: of no integer in a file of ours
@@ -179,7 +180,7 @@ def imported_machines(results: Path) -> frozenset[str]:
 
 
 def readable(
-    paths: Iterable[Path], read: Callable[[Path], Content]
+    paths: Iterable[Name], read: Callable[[Name], Content]
 ) -> tuple[list[Content], list[RecordError]]:
     """What `read` returns for each of the `paths`, and the errors of those that it cannot read."""
     found, faults = [], []

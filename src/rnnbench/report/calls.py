@@ -9,6 +9,7 @@ from itertools import islice
 import pandas as pd
 
 from rnnbench.axes import GROUP
+from rnnbench.records.interval import Interval
 from rnnbench.records.overrides import reference_label
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
@@ -29,7 +30,6 @@ from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, interval_of, view_of
 from rnnbench.tables.frame import varying
 from rnnbench.tables.outcome import COMPARED, Outcome
-from rnnbench.tables.stats import Interval
 
 FIGURES = 4
 SENTENCES = 4  # networks and devices named in the answer

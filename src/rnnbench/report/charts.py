@@ -35,14 +35,23 @@ VALUE = ["value", "low", "high"]
 NO_DATA: Spec = {"values": []}
 
 
-def _chart(name: str, rows: pd.DataFrame, **slots: Any) -> Spec:
+def _chart(
+    name: str,
+    rows: pd.DataFrame,
+    palette: Palette,
+    legend: Spec | None = None,
+    **slots: Any,
+) -> Spec:
     """A chart of `rows`.
 
     - `name`: of its specification.
+    - `palette`, `legend`: of its series, see `_colour`.
     - `slots`: what stands in the specification for texts like ``"$low"``.
 
     A layer whose own data have no rows is not drawn.
     """
+    if palette:
+        slots["colour"] = _colour(rows, palette, legend)
     spec = _filled(SPECS[name], slots)
     layers = [layer for layer in spec["layer"] if layer.get("data") != NO_DATA]
     return {**spec, "data": _data(rows), "layer": layers}
@@ -117,12 +126,12 @@ def times(
     return _chart(
         "times",
         rows,
+        palette,
         height=ROW * len(places),
         places=places,
         names=names,
         clean_runs=_data(runs[~runs["suspect"]]),
         suspect_runs=_data(runs[runs["suspect"]]),
-        colour=_colour(rows, palette),
         **x,
     )
 
@@ -142,10 +151,10 @@ def ratios(
     return _chart(
         "ratios",
         rows,
+        palette,
         height=row * len(places),
         places=places,
         names=names,
-        colour=_colour(rows, palette),
         **x,
     )
 
@@ -337,9 +346,10 @@ def _by_size(
     return _chart(
         name,
         rows.assign(low=low, high=high),
+        palette,
+        LEGEND,
         sizes=[int(size) for size in sorted(rows["size"].unique())],
         ticks=ticks,
-        colour=_colour(rows, palette, LEGEND),
     )
 
 
@@ -348,7 +358,7 @@ def by_seconds(rows: pd.DataFrame, palette: Palette) -> Spec:
 
     `rows`: has also the column `series`. Each series has a line.
     """
-    return _chart("by_seconds", rows, colour=_colour(rows, palette, LEGEND))
+    return _chart("by_seconds", rows, palette, LEGEND)
 
 
 def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
@@ -377,10 +387,10 @@ def learning_curves(rows: pd.DataFrame, palette: Palette) -> Spec:
     chart = _chart(
         "learning_curves",
         rows,
+        palette,
         height=CURVES_HEIGHT,
         epochs=[float(rows["epoch"].min()), last],
         ends=[low - edge, high + edge],
-        colour=_colour(rows, palette),
         band=_data(band),
         labels=_data(labels),
     )
@@ -431,10 +441,11 @@ def in_order(rows: pd.DataFrame, palette: Palette) -> Spec:
     return _chart(
         "in_order",
         rows,
+        palette,
+        {**LEGEND, "symbolOpacity": 1},
         clean_runs=_data(rows[~rows["suspect"]]),
         suspect_runs=_data(rows[rows["suspect"]]),
         ends=[-reach, reach],
-        colour=_colour(rows, palette, {**LEGEND, "symbolOpacity": 1}),
     )
 
 
@@ -452,12 +463,12 @@ def cost_front(rows: pd.DataFrame, palette: Palette) -> Spec:
     return _chart(
         "cost_front",
         rows,
+        palette,
         front=_data(front.sort_values("seconds")),
         seconds=seconds,
         seconds_ticks=_log_ticks(*seconds),
         usd=usd,
         usd_ticks=_log_ticks(*usd),
-        colour=_colour(rows, palette),
     )
 
 
@@ -481,6 +492,7 @@ def heat_map(rows: pd.DataFrame) -> Spec:
     return _chart(
         "heat_map",
         rows,
+        {},
         width=84 * len(devices),
         height=46 * len(builds),
         devices=devices,

@@ -12,17 +12,17 @@ import pandas as pd
 
 from rnnbench.axes import KEY
 from rnnbench.errors import ConfigError, suggestion
+from rnnbench.records.interval import Interval
 from rnnbench.records.overrides import reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import answers, headline
 from rnnbench.report.page import as_text, rendered
 from rnnbench.report.sentences import as_fast
-from rnnbench.report.speed import TIME_COLUMNS
+from rnnbench.report.speed import time_view
 from rnnbench.report.tables import Tables
 from rnnbench.tables.contests import Contest
 from rnnbench.tables.estimates import Key
 from rnnbench.tables.outcome import COMPARED, Equality, Outcome
-from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import compared
 
 VOID = "no usable run"
@@ -218,23 +218,11 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """The answer and the table, for a notebook."""
-        rows = []
-        for row in self._rows().to_dict("records"):
-            name = " ".join(str(row[axis]) for axis in self._differing() if row[axis])
-            cells = [row["implementation"], name]
-            cells += [column.cell(row) for column in TIME_COLUMNS]
-            rows.append(cells)
-        heads = ["", " ".join(self._differing()), *(column.label for column in TIME_COLUMNS)]
-        if not self._differing():
-            heads.pop(1)
-            for cells in rows:
-                cells.pop(1)
         return rendered(
             "comparison.html.j2",
             answers=[str(answer) for answer in self._answers()],
             certificate=self.certificate,
-            heads=heads,
-            rows=rows,
+            view=time_view(self._tables.regroup(self._rows())),
             page=self.page,
         )
 

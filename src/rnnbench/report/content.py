@@ -10,7 +10,7 @@ import pandas as pd
 
 from rnnbench.records.overrides import reference_label
 from rnnbench.records.plan_file import Experiment
-from rnnbench.records.record import Record
+from rnnbench.records.record import ComparedRun, Record
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import notes
 from rnnbench.report import numbers as n
@@ -22,7 +22,6 @@ from rnnbench.report.labels import joined
 from rnnbench.report.prediction import (
     prediction_answers,
     prediction_conditions,
-    prediction_summary,
 )
 from rnnbench.report.provenance import provenance_section
 from rnnbench.report.published import sections_without_runs
@@ -61,9 +60,7 @@ class Content:
     - `caveat`: why a reader should look at the verdicts first (None: no reason).
     - `sections`; `csv`: file name → table.
     - `last`: the start of the latest run.
-    - `speedups`: record key → the speed-up of its configuration with its interval, by column.
-    - `unequal_runs`: record key → the ratio of its configuration, marked ≠.
-    - `equal_runs`: record key → whether it computes the function of the reference, and why not.
+    - `compared`: record key → how its configuration compares with the reference.
     """
 
     def __init__(
@@ -79,7 +76,6 @@ class Content:
         missing = list(missing)
         faults = list(faults)
         self.experiment = experiment
-        self.summary = _summary(m.runs)
         self.conditions = conditions(m.records)
         self.last = str(m.runs["started"].max()) if len(m.runs) else ""
         self.caveat = _caveat(m.runs, len(missing), len(faults))
@@ -118,7 +114,6 @@ class Content:
 
         if beside.predictions:
             self.answers = prediction_answers(beside.predictions)
-            self.summary = prediction_summary(beside.predictions)
             self.conditions = prediction_conditions(beside.predictions)
             self.last = max(each.started for each in beside.predictions)
         elif lead.id == "calls":
@@ -127,6 +122,12 @@ class Content:
             self.answers = [headline(m)]
         else:
             self.answers = answers(m)
+        what = n.counted(len(m.runs), "run")
+        machines = list(m.runs["machine"].unique())
+        if beside.predictions:
+            what = n.counted(len(beside.predictions), "model")
+            machines = list(dict.fromkeys(each.machine for each in beside.predictions))
+        self.summary = _summary(what, machines, self.last)
         self.use = kernel_to_use(m)
         self.notes: list[str | Note] = [*notes.answer_notes(m, lead.id)]
         uncertified = list(notes.uncertified_notes(m.time))
@@ -135,7 +136,7 @@ class Content:
         # What the terminal and MLflow say.
         self.said = [str(text) for text in (*self.answers, *self.notes, *uncertified)]
         self.notes += beside_figures
-        self._compare_runs(m)
+        self.compared = _compared(m)
 
     @property
     def figures(self) -> list[Figure]:
@@ -145,24 +146,23 @@ class Content:
             figures += section.figures
         return figures
 
-    def _compare_runs(self, m: Tables) -> None:
-        """Sets `speedups`, `unequal_runs` and `equal_runs`."""
-        self.speedups: dict[str, dict[str, float]] = {}
-        self.unequal_runs: dict[str, str] = {}
-        self.equal_runs: dict[str, str] = {}
-        base = reference_label(m.reference) or "nothing"
-        for key, row in by_run(m.frame, m.time).items():
-            if row["unequal"]:
-                self.unequal_runs[key] = f"{row['unequal']} against {base}: {row['difference']}"
-            if row["equal"]:
-                self.equal_runs[key] = joined((row["equal"], row["equal_why"]), ": ")
-            numbers = {}
-            for name in SPEEDUP:
-                number = row[name]
-                if n.is_number(number):
-                    numbers[name] = number
-            if "speedup" in numbers:
-                self.speedups[key] = numbers
+
+def _compared(m: Tables) -> dict[str, ComparedRun]:
+    """Record key → how its configuration compares with the reference."""
+    base = reference_label(m.reference) or "nothing"
+    compared = {}
+    for key, row in by_run(m.frame, m.time).items():
+        unequal = ""
+        if row["unequal"]:
+            unequal = f"{row['unequal']} against {base}: {row['difference']}"
+        speedup = {}
+        for name in SPEEDUP:
+            number = row[name]
+            if n.is_number(number):
+                speedup[name] = number
+        equal = joined((row["equal"], row["equal_why"]), ": ") if row["equal"] else ""
+        compared[key] = ComparedRun(speedup, unequal, equal)
+    return compared
 
 
 def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
@@ -181,16 +181,15 @@ def _caveat(every: pd.DataFrame, missing: int, faults: int) -> Note | None:
     return Note("Read before quoting", text, "trust")
 
 
-def _summary(every: pd.DataFrame) -> str:
+def _summary(what: str, machines: Sequence[str], last: str) -> str:
     """``24 runs on HOST, last on 2026-11-21``; more than three machines are counted only.
 
-    `every`: the table of runs.
+    `last`: when the last one started; ``""`` for none.
     """
-    if every.empty:
+    if not last:
         return "no runs"
-    machines = every["machine"].unique()
     names = n.counted(len(machines), "machine")
     if len(machines) < 4:
         names = ", ".join(machines)
-    day, _ = n.moment(every["started"].iloc[-1]).split(" ")
-    return f"{n.counted(len(every), 'run')} on {names}, last on {day}"
+    day, _ = n.moment(last).split(" ")
+    return f"{what} on {names}, last on {day}"

@@ -15,6 +15,7 @@ import pandas as pd
 from rnnbench.axes import GROUP, TASK
 from rnnbench.grid.point import configuration_of
 from rnnbench.records import timestamps
+from rnnbench.records.interval import Interval
 from rnnbench.records.record import Record
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import numbers as n
@@ -28,7 +29,6 @@ from rnnbench.tables.effects import examined
 from rnnbench.tables.frame import varying
 from rnnbench.tables.outcome import Equality, Outcome
 from rnnbench.tables.ratios import LEAST_SESSIONS, sessions
-from rnnbench.tables.stats import Interval
 from rnnworker.frameworks.names import FRAMEWORKS
 
 LONG_MINUTES = 120  # above that, a duration is in hours

@@ -8,8 +8,8 @@ from typing import Any, TypeGuard
 
 from rnnbench.axes import Row
 from rnnbench.records import timestamps
+from rnnbench.records.interval import Interval
 from rnnbench.tables.ratios import MARK, Unequal
-from rnnbench.tables.stats import Interval
 from rnnworker.precision import NOT_FINITE
 
 NOTHING = "–"

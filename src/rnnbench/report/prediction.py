@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from msgspec import structs
 
-from rnnbench.records.predictions import Batch, Results, Runtime
+from rnnbench.records.interval import Interval
+from rnnbench.records.predictions import Results, Runtime
 from rnnbench.report import charts
 from rnnbench.report import numbers as n
 from rnnbench.report.answer import Answer
@@ -24,7 +25,6 @@ from rnnbench.report.sentences import as_fast, no_difference
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import CellText, Column, interval_of, view_of
 from rnnbench.sources.prices import PriceList
-from rnnbench.tables.stats import Interval
 from rnnserve import FULL_PRECISION
 
 DRAWN = 9  # runtimes in a chart, as there are colours
@@ -51,7 +51,7 @@ SPEED_COLUMNS = (
     Column("99 %", text=_milliseconds("p99"), spanner="ms per call"),
     Column("CPU", text=_milliseconds("cpu_seconds"), spanner="ms per call"),
     Column("times as fast", text=_ratio_text),
-    Column("95 % CI", text=interval_of("ratio", n.ratio_span, "ratio_low", "ratio_high")),
+    Column("95 % CI", text=interval_of("ratio", n.ratio_span)),
     Column("samples / s", "samples_per_second", n.plain),
     Column("µs / timestep", "us_per_step", n.plain),
 )
@@ -115,7 +115,9 @@ def section_of(predictions: Sequence[Results], prices: PriceList | None) -> Sect
     are_lower = any(each.is_lower for each in runtimes_of(predictions))
     if are_lower:
         equal, difference, *others = FACT_COLUMNS
-        validation = Column(validation_name(predictions), "validation", number=False)
+        names = {each.validation.name for each in predictions if each.validation}
+        name = names.pop() if len(names) == 1 else "validation"
+        validation = Column(name, "validation", number=False)
         of_facts = (PRECISION_COLUMN, equal, difference, validation, *others)
         leads.append("prediction-equal")
     columns: tuple[Column, ...] = SPEED_COLUMNS
@@ -158,12 +160,6 @@ def runtimes_of(predictions: Sequence[Results]) -> Iterator[Runtime]:
     """The runtimes of all predictions."""
     for each in predictions:
         yield from each.runtimes
-
-
-def validation_name(predictions: Sequence[Results]) -> str:
-    """``accuracy``, if that is what is known of all models; else ``validation``."""
-    names = {each.validation.name for each in predictions if each.validation}
-    return names.pop() if len(names) == 1 else "validation"
 
 
 def validation_texts(predictions: Sequence[Results]) -> list[str]:
@@ -209,29 +205,26 @@ def speed_rows(
         price = prices.price_of(each.choices.get("device", "")) if prices else None
         sizes = {batch.batch for runtime in each.runtimes for batch in runtime.batches}
         for size in sorted(sizes):
-            for runtime, batch in timed(each, size):
+            for runtime in each.runtimes:
+                batch = runtime.batch_of(size)
+                if batch is None:
+                    continue
                 usd = None
                 if price:
                     seconds_per_million = 1e6 * batch.seconds.estimate / batch.batch
                     usd = price.usd_per_hour * seconds_per_million / 3600
-                ratio = {}
-                if batch.ratio:
-                    ratio = structs.asdict(batch.ratio)
+                ratio = batch.ratio or Interval(math.nan, None, None)
                 yield {
                     "model": labels[each.name],
                     "asked": samples(batch.batch),
                     "runtime": runtime.name,
                     "batch": batch.batch,
-                    "seconds": batch.seconds.estimate,
-                    "low": batch.seconds.low,
-                    "high": batch.seconds.high,
+                    **batch.seconds.columns("seconds", "low", "high"),
                     "p50": batch.p50,
                     "p95": batch.p95,
                     "p99": batch.p99,
                     "cpu_seconds": batch.cpu_seconds,
-                    "ratio": ratio.get("estimate"),
-                    "ratio_low": ratio.get("low"),
-                    "ratio_high": ratio.get("high"),
+                    **ratio.columns("ratio"),
                     "samples_per_second": batch.samples_per_second,
                     "us_per_step": batch.us_per_step,
                     "usd_per_million": usd,
@@ -245,38 +238,24 @@ def fact_rows(predictions: Sequence[Results], labels: Mapping[str, str]) -> Iter
         for runtime in each.runtimes:
             size = runtime.file_bytes
             peak = runtime.peak_bytes
+            equal = runtime.why_not_timed or "yes"
+            validation = runtime.validation
+            if runtime.is_lower:
+                equal = runtime.why_not_timed or f"up to {runtime.precision}"
+            elif not runtime.why_not_timed and each.validation:
+                validation = each.validation.value  # an equal one is as good as the model
             yield {
                 "model": labels[each.name],
                 "runtime": runtime.name,
                 "precision": runtime.precision,
-                "equal": runtime.why_not_timed or _is_equal(runtime),
+                "equal": equal,
                 "difference": runtime.difference,
-                "validation": _validation_text(each, runtime),
+                "validation": n.precise(validation),
                 "load_seconds": runtime.load_seconds,
                 "file_kilobytes": None if size is None else size / 1e3,
                 "peak_megabytes": None if peak is None else peak / 1e6,
                 "remarks": "; ".join(runtime.notes) or n.NOTHING,
             }
-
-
-def _is_equal(runtime: Runtime) -> str:
-    return f"up to {runtime.precision}" if runtime.is_lower else "yes"
-
-
-def _validation_text(results: Results, runtime: Runtime) -> str:
-    """How good a runtime's answers are; an equal one is as good as the model."""
-    value = runtime.validation
-    if not runtime.is_lower and not runtime.why_not_timed and results.validation:
-        value = results.validation.value
-    return n.NOTHING if value is None else n.precise(value)
-
-
-def timed(results: Results, size: int) -> Iterator[tuple[Runtime, Batch]]:
-    """The runtimes that were timed with a size of batch."""
-    for runtime in results.runtimes:
-        for batch in runtime.batches:
-            if batch.batch == size:
-                yield runtime, batch
 
 
 def _charts(speed: pd.DataFrame) -> Iterator[Figure]:
@@ -341,13 +320,13 @@ def answer_clauses(results: Results, of: str = "") -> list[str]:
     clauses: list[str] = []
     for fastest in results.fastest:
         runtime = results.runtime(fastest.runtime)
-        batch = next(each for each in runtime.batches if each.batch == fastest.batch)
+        batch = runtime.batch_of(fastest.batch)
+        assert batch is not None
         model = "" if clauses else of
         text = f"{samples(fastest.batch)}{model}, `{runtime.name}` answers in "
         text += f"{n.plain(1e3 * batch.seconds.estimate)} ms"
         if batch.ratio is not None:
-            ratio = Interval(batch.ratio.estimate, batch.ratio.low, batch.ratio.high)
-            text += f", {as_fast(ratio, f'`{results.compared_with}`')}"
+            text += f", {as_fast(batch.ratio, f'`{results.compared_with}`')}"
         if fastest.also:
             names = ", ".join(f"`{name}`" for name in fastest.also)
             text += f", and {names} may be as fast"
@@ -362,9 +341,9 @@ def lower_sentences(results: Results) -> list[str]:
         if fastest.lower is None:
             continue
         runtime = results.runtime(fastest.lower.runtime)
-        batch = next(each for each in runtime.batches if each.batch == fastest.batch)
-        ratio = fastest.lower.ratio
-        gain = Interval(ratio.estimate, ratio.low, ratio.high)
+        batch = runtime.batch_of(fastest.batch)
+        assert batch is not None
+        gain = fastest.lower.ratio
         text = f"At lower precision, `{runtime.name}` is the fastest for {samples(fastest.batch)}: "
         text += f"{n.plain(1e3 * batch.seconds.estimate)} ms"
         if gain.estimate > 1.0 and gain.excludes(1.0):
@@ -403,14 +382,6 @@ def code_of(results: Results) -> str:
         return ""
     first = results.runtime(results.fastest[0].runtime)
     return f"# {first.name}\n{first.code or ''}".rstrip()
-
-
-def prediction_summary(predictions: Sequence[Results]) -> str:
-    """``4 models on HOST, last on 2026-11-21``."""
-    machines = ", ".join({each.machine: None for each in predictions})
-    latest = max(each.started for each in predictions)
-    day, _ = n.moment(latest).split(" ")
-    return f"{n.counted(len(predictions), 'model')} on {machines}, last on {day}"
 
 
 def prediction_conditions(predictions: Sequence[Results]) -> dict[str, str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
 from rnnbench.axes import DOCUMENTATION
 from rnnbench.grid.point import configuration_of
+from rnnbench.records.overrides import flat
 from rnnbench.records.record import Record, run_seconds
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import configuration_anchor
@@ -24,7 +25,7 @@ from rnnworker.cards import all_cards
 
 MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
 VALUES = 12  # of a key, shown in the configuration
-NOT_SHOWN = (*DOCUMENTATION, "seed", "repeat")
+NOT_SHOWN = {*DOCUMENTATION, "seed", "repeat"}  # keys, at any depth
 PROVENANCE_COLUMNS = (Column("value", "value", number=False),)
 
 
@@ -66,42 +67,32 @@ def configuration_text(records: Sequence[Record]) -> str:
     for record in records:
         name = configuration_of(record.name)
         if name not in of_each:
-            of_each[name] = leaves(record.run.config)
-    keys: dict[tuple[str, ...], None] = {}
+            of_each[name] = dict(flat(record.run.config))
+    keys: dict[str, None] = {}
     for own in of_each.values():
         keys |= dict.fromkeys(own)
 
     common: dict[str, Any] = {}
     differing = []
     for key in keys:
+        *above, last = key.split(".")
+        if not NOT_SHOWN.isdisjoint((*above, last)):
+            continue
         texts = {}
         for own in of_each.values():
             value = own.get(key)
             texts[json.dumps(value, ensure_ascii=False)] = value
         if len(texts) > 1:
-            differing.append(f"# {'.'.join(key)}: {n.few(texts, VALUES, ', ')}\n")
+            differing.append(f"# {key}: {n.few(texts, VALUES, ', ')}\n")
             continue
         section = common
-        for name in key[:-1]:
+        for name in above:
             section = section.setdefault(name, {})
-        section[key[-1]] = value
+        section[last] = value
     text: str = yaml.safe_dump(common, sort_keys=False, allow_unicode=True, width=100)
     if differing:
         text += "\n# The runs differ in:\n" + "".join(differing)
     return text
-
-
-def leaves(config: Mapping[str, Any], *path: str) -> dict[tuple[str, ...], Any]:
-    """The path of each value in nested mappings → the value, without the keys `NOT_SHOWN`."""
-    found: dict[tuple[str, ...], Any] = {}
-    for name, value in config.items():
-        if name in NOT_SHOWN:
-            continue
-        if isinstance(value, Mapping) and value:
-            found |= leaves(value, *path, name)
-        else:
-            found[*path, name] = value
-    return found
 
 
 def raw_configurations(m: Tables) -> list[RawConfiguration]:

@@ -125,7 +125,8 @@ def source_section(table: pd.DataFrame, source: Source) -> Section:
         if texts - {"", n.NOTHING}:
             columns.append(column)
 
-    id = section_id(source.source)
+    # The claims link to it.
+    id = "from-" + re.sub(r"\W+", "-", source.source).strip("-").lower()
     group = []
     if own["workload"].nunique() > 1:
         group.append("workload")
@@ -147,11 +148,6 @@ def source_section(table: pd.DataFrame, source: Source) -> Section:
         kind="words",
         title=source.title,
     )
-
-
-def section_id(source: str) -> str:
-    """The id of the section of a source, to which the claims link."""
-    return "from-" + re.sub(r"\W+", "-", source).strip("-").lower()
 
 
 def _charts(table: pd.DataFrame, id: str) -> Iterator[Figure]:

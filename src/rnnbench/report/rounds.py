@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rnnbench.records.overrides import last_component
-from rnnbench.records.record import Run
+from rnnbench.records.record import Run, differing
 from rnnbench.records.rounds import NotNeeded
 from rnnbench.report import numbers as n
 from rnnbench.tables.ratios import Basis, Method, Ratio
@@ -33,15 +32,16 @@ def so_far(
         return ""
     others.sort(key=lambda run: ratios[run.configuration].estimate, reverse=True)
 
+    shown = [base, *others]
     texts = []
     for run in others:
         ratio = ratios[run.configuration]
-        text = f"{label_among(run, [base, *others])} {n.ratio(ratio.estimate)}"
+        text = f"{label_among(run, shown)} {n.ratio(ratio.estimate)}"
         if ratio.low is not None:
             text += f" ({n.ratio_interval(ratio)})"
         texts.append(text)
 
-    label = label_among(base, [base, *others])
+    label = label_among(base, shown)
     counting = max(ratios[run.configuration].method.units for run in others)
     after = n.counted(measured, "round")
     if counting < measured:
@@ -52,15 +52,7 @@ def so_far(
 def label_among(run: Run, runs: Sequence[Run]) -> str:
     """The choices and overrides of `run` in which the `runs` of its round differ:
     ``block units=512``."""
-    every = [{**each.choices, **each.overrides} for each in runs]
-    differing = []
-    for axis, choice in run.choices.items():
-        if any(each.get(axis) != choice for each in every):
-            differing.append(choice)
-    for key, value in run.overrides.items():
-        if any(each.get(key) != value for each in every):
-            differing.append(f"{last_component(key)}={value}")
-    return " ".join(differing) or run.configuration
+    return " ".join(run.texts(differing(runs))) or run.configuration
 
 
 def unneeded_text(why: NotNeeded) -> str:

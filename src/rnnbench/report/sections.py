@@ -327,8 +327,11 @@ def equivalence_section(m: Tables) -> Section:
     """The kernels found in the traced training step, and the contents of the certificates."""
     every = m.inputs.certificates.every
     of_pairs = pairs(every)
+    columns: tuple[Column, ...] = PAIR_COLUMNS
     if len(of_pairs):
         of_pairs = of_pairs.assign(pair=of_pairs["a"] + " and " + of_pairs["b"])
+        if of_pairs["weights"].notna().any():
+            columns += OF_TRAINING_COLUMNS
     views = (
         kernels_view(kernels(m.frame)),
         view_of(
@@ -346,7 +349,7 @@ def equivalence_section(m: Tables) -> Section:
             "Pairs",
             "pair",
             "pair",
-            _pair_columns(of_pairs),
+            columns,
             CERTIFICATE_COLUMNS,
         ),
     )
@@ -369,11 +372,6 @@ OF_TRAINING_COLUMNS = (
     Column("first loss", "first_loss", n.small, DIFFERENCE),
     Column("weights after 6 steps", "weights", n.small, DIFFERENCE),
 )
-
-
-def _pair_columns(pairs: pd.DataFrame) -> tuple[Column, ...]:
-    has_weights = "weights" in pairs and pairs["weights"].notna().any()
-    return PAIR_COLUMNS + OF_TRAINING_COLUMNS if has_weights else PAIR_COLUMNS
 
 
 def kernels_view(table: pd.DataFrame) -> TableView:

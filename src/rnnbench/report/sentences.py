@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rnnbench.axes import KEY
+from rnnbench.records.interval import Interval
 from rnnbench.records.overrides import labelled, reference_label
 from rnnbench.report import numbers as n
 from rnnbench.report.labels import (
@@ -17,7 +18,6 @@ from rnnbench.report.numbers import Row
 from rnnbench.sources.certificates import NOT_LEARNING
 from rnnbench.tables.contests import Contest, Contestant, DeviceChoice
 from rnnbench.tables.outcome import Outcome
-from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import outcome_of
 
 RNN = KEY.index("rnn")

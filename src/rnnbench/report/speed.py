@@ -16,7 +16,7 @@ from rnnbench.report.labels import DRAWN, colours, device_words, first_places, w
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.tables import Tables
-from rnnbench.report.views import Column, by_device, epoch_interval, interval_of
+from rnnbench.report.views import Column, TableView, by_device, epoch_interval, interval_of
 from rnnbench.tables.outcome import COMPARED, Outcome
 
 LINE = 28  # characters per line of a reason
@@ -71,6 +71,12 @@ STEP_COLUMNS = (
 )
 
 
+def time_view(table: pd.DataFrame) -> TableView:
+    """The table of speed-ups and seconds. `table`: rows of the time table, as `Tables.regroup`
+    returns them."""
+    return by_device("time", "Speed-up and seconds per epoch", table, TIME_COLUMNS)
+
+
 def time_section(m: Tables) -> Section:
     """Seconds per epoch and speed-ups, how both are made, and the times of a step and of calls."""
     csv = {"time": m.time}
@@ -99,12 +105,7 @@ def time_section(m: Tables) -> Section:
     speedups = [each for each in figures if each.kind == "speedup"] or figures
     first = [each.id for each in speedups if each.group == speedups[0].group]
     views = (
-        by_device(
-            "time",
-            "Speed-up and seconds per epoch",
-            m.regrouped,
-            TIME_COLUMNS,
-        ),
+        time_view(m.regrouped),
         by_device(
             "step",
             "Time per step and sample; evaluate() and predict()",

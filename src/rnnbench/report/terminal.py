@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rnnbench.records.interval import Interval
 from rnnbench.records.overrides import reference_label
 from rnnbench.records.plan_file import Experiment
 from rnnbench.records.record import Record
@@ -25,7 +26,6 @@ from rnnbench.report.views import TableView
 from rnnbench.tables.history import Trend
 from rnnbench.tables.outcome import COMPARED, Equality, Outcome
 from rnnbench.tables.ratios import MARK
-from rnnbench.tables.stats import Interval
 from rnnbench.tables.time import ratios_shown
 
 MEASUREMENTS = 4  # of a history in the terminal, the last ones; its file has all
@@ -74,29 +74,24 @@ def print_comparison(table: pd.DataFrame, names: Sequence[str]) -> None:
 
     `table`: of `versus_each`; `names`: the terms that were compared.
     """
-    heads = ["first", "second", "speed-up of the first (95 % CI)", "runs"]
-    has_same = table["same"].ne("").any()
-    if has_same:
-        heads.insert(0, "")
-    rows = []
-    for row in table.to_dict("records"):
-        pair = faster_first(row)
-        ratio = n.pair(pair)
-        words = pair["words"]
-        cells = [
-            f"{pair['a']}\n{n.plain(pair['seconds_a'])} s per epoch",
-            f"{pair['b']}\n{n.plain(pair['seconds_b'])} s per epoch",
-            f"{ratio}\n{words}" if ratio else words,
-            f"{pair['runs_a']}, {pair['runs_b']}",
-        ]
-        if has_same:
-            cells.insert(0, pair["same"])
-        rows.append(cells)
-
-    shown = _table(heads, rows, numbers=False)
-    shown.title = Text(" versus ".join(names))
     console = Console()
     if not is_told(table):
+        rows = []
+        for row in table.to_dict("records"):
+            pair = faster_first(row)
+            cells = [
+                f"{pair['a']}\n{n.plain(pair['seconds_a'])} s per epoch",
+                f"{pair['b']}\n{n.plain(pair['seconds_b'])} s per epoch",
+                joined((n.pair(pair), pair["words"]), "\n"),
+                f"{pair['runs_a']}, {pair['runs_b']}",
+            ]
+            rows.append([pair["same"], *cells])
+        heads = ["", "first", "second", "speed-up of the first (95 % CI)", "runs"]
+        if not table["same"].any():
+            heads.pop(0)
+            rows = [cells[1:] for cells in rows]
+        shown = _table(heads, rows, numbers=False)
+        shown.title = Text(" versus ".join(names))
         console.print(shown)
 
     if table["suspect"].any():

@@ -49,8 +49,12 @@ def held(folder: Path, on_wait: Callable[[str], None] = lambda owner: None) -> I
 
 def this_process() -> dict[str, Any]:
     """A description of this process by which others on its host can recognise it."""
+    # The host, its current boot and the container: the scope in which process ids are unique.
+    namespace = ""
+    with suppress(OSError):
+        namespace = os.readlink("/proc/self/ns/pid")
     return {
-        "host": _host(),
+        "host": f"{os.uname().nodename} {machine.boot()} {namespace}",
         "pid": os.getpid(),
         "begun": _begun(os.getpid()),
         "job": slurm_job(),
@@ -130,14 +134,6 @@ def _write(descriptor: int, owner: Mapping[str, Any]) -> None:
     os.pwrite(descriptor, content, 0)
     os.ftruncate(descriptor, len(content))
     os.fsync(descriptor)
-
-
-def _host() -> str:
-    """The host, its current boot and the container: the scope in which process ids are unique."""
-    namespace = ""
-    with suppress(OSError):
-        namespace = os.readlink("/proc/self/ns/pid")
-    return f"{os.uname().nodename} {machine.boot()} {namespace}"
 
 
 def _begun(pid: object) -> int | None:

@@ -8,8 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnnbench.records.overrides import last_component
-from rnnbench.records.record import Run
+from rnnbench.records.record import Run, differing
 
 QUIET_SECONDS = 60.0  # between two lines about a round in a log
 REDRAW_SECONDS = 1.0  # of the bar, which is drawn between two turns
@@ -52,17 +51,9 @@ def place_of(planned: Sequence[Run], varied: Sequence[str]) -> str:
     - `planned`: the runs of the round.
     - `varied`: the axes and overrides in which the runs of the experiment differ.
     """
-    texts = []
-    for name in varied:
-        choices = {run.choices.get(name) for run in planned}
-        values = {run.overrides.get(name) for run in planned}
-        if len(choices) > 1 or len(values) > 1:
-            continue
-        if choices != {None}:
-            texts.append(str(choices.pop()))
-        if values != {None}:
-            texts.append(f"{last_component(name)}={values.pop()}")
-    return " ".join(texts)
+    within = differing(planned)
+    shared = [name for name in varied if name not in within]
+    return " ".join(planned[0].texts(shared))
 
 
 def duration(seconds: float) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from rnnbench.errors import ConfigError, converted, suggestion
+from rnnbench.project import read_yaml
 
 Kind = Literal["on_demand", "preemptible", "owned"]
 KINDS = get_args(Kind)
@@ -64,13 +65,7 @@ def read_prices(path: Path) -> PriceList:
 
     Raises a `ConfigError` whose message is one line.
     """
-    import yaml
-
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        message = f"cannot be read as a price list ({error})."
-        raise ConfigError(message, where=str(path), remedy=REMEDY) from error
+    data = read_yaml(path)
     if not isinstance(data, dict) or "prices" not in data:
         raise ConfigError("is not a price list: it has no prices.", where=str(path), remedy=REMEDY)
 

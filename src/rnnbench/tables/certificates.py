@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from rnnbench.axes import GROUP, NAMES
+from rnnbench.errors import RecordError
 from rnnbench.records.keys import SCHEMAS, certificate_key, function_overrides
 from rnnbench.records.overrides import (
     Overrides,
@@ -20,6 +22,7 @@ from rnnbench.records.overrides import (
     section_of,
 )
 from rnnbench.records.record import Reason, Record, Verdict
+from rnnbench.records.store import imported_machines
 from rnnbench.sources.certificates import (
     NOT_TRIED,
     Certificate,
@@ -27,8 +30,9 @@ from rnnbench.sources.certificates import (
     Layers,
     Pair,
     Steps,
+    read_certificates,
 )
-from rnnbench.tables.outcome import Equality
+from rnnbench.tables.outcome import CurvesBy, Equality
 from rnnworker.options import OF_THE_FUNCTION
 from rnnworker.precision import batch_sizes
 
@@ -67,14 +71,13 @@ class Curves(NamedTuple):
     - `steps`: training steps that were compared.
     - `difference`: the largest one, relative to the largest loss.
     - `allowed`: the largest that two equal trainings may have.
-    - `explained`: whether `allowed` is what rounding explains: 30 times the difference of a
-      training from its twin. Otherwise it is the fixed tolerance of older certificates.
+    - `judged_by`: what `allowed` is.
     """
 
     steps: int
     difference: float
     allowed: float
-    explained: bool
+    judged_by: CurvesBy
 
     @property
     def excess(self) -> float:
@@ -246,7 +249,15 @@ class Certificates:
             keys = frozenset(
                 (schema, certificate_key(run.choices, run.config, schema)) for schema in SCHEMAS
             )
-            functions.setdefault(keys, set()).update(_sizes(record))
+            sizes = functions.setdefault(keys, set())
+            # Epochs train with theirs. Phases with `samples`, such as ``evaluate``, only compute
+            # outputs.
+            trained = {(epoch.samples, True) for epoch in record.epochs}
+            called = {(phase.details.get("samples"), False) for phase in record.phases}
+            batch = (run.config.get("model") or {}).get("batch")
+            for samples, training in trained | called:
+                if samples and batch:
+                    sizes |= {(rows, training) for rows in batch_sizes(samples, batch)}
         return found
 
     def _side(self, configuration: Configuration) -> Side:
@@ -345,14 +356,19 @@ class Certificates:
             entry = certificate.implementations[pair.a]
             if pair.loss_curve is not None:
                 allowed = pair.allowed("loss_curve", certificate.tolerance)
-                curves = Curves(
-                    len(entry.loss_curve or ()),
-                    pair.loss_curve,
-                    allowed,
-                    "loss_curve" in pair.noise,
-                )
-                found.append(curves)
+                by = CurvesBy.TWIN if "loss_curve" in pair.noise else CurvesBy.TOLERANCE
+                steps = len(entry.loss_curve or ())
+                found.append(Curves(steps, pair.loss_curve, allowed, by))
         return max(found, key=lambda each: each.excess, default=None)
+
+
+def certificates_of(
+    folders: Iterable[Path], records: Sequence[Record], results: Path
+) -> tuple[Certificates, list[RecordError]]:
+    """The certificates in the `folders` of experiments, which judge the configurations of the
+    `records`, and the errors of those that cannot be read. `results`: the results folder."""
+    every, faults = read_certificates(folder / "certificates" for folder in folders)
+    return Certificates(every, tuple(records), imported_machines(results)), faults
 
 
 def _shared(own: Side, other: Side) -> list[Certificate]:
@@ -432,22 +448,6 @@ def _task(configuration: Configuration) -> Any:
     task = {name: configuration.get(name, "") for name in GROUP}
     task["variant"] = configuration["variant"].those(lambda key: section_of(key) != "rnn")
     return tuple(task.values())
-
-
-def _sizes(record: Record) -> Sizes:
-    """The sizes of the batches of a run.
-
-    Epochs train with theirs. Phases with `samples`, such as ``evaluate``, only compute outputs.
-    """
-    model = record.run.config.get("model") or {}
-    trained = {(epoch.samples, True) for epoch in record.epochs}
-    called = {(phase.details.get("samples"), False) for phase in record.phases}
-    sizes: Sizes = set()
-    for samples, training in trained | called:
-        if samples and model.get("batch"):
-            for rows in batch_sizes(samples, model["batch"]):
-                sizes.add((rows, training))
-    return sizes
 
 
 def _configuration_of(record: Record) -> tuple[tuple[str, Any], ...]:

@@ -86,21 +86,14 @@ def _certificate_columns(certificate: Certificate) -> Row:
 def _not_compared(certificate: Certificate, name: str) -> str:
     """With what an implementation was not compared; empty if it was with everything."""
     entry = certificate.implementations[name]
-    texts = [_compared_with(certificate, name)] if entry.no_reference else []
+    texts = []
+    if entry.no_reference:
+        pairs = [pair for pair in certificate.pairs if pair.equal and name in (pair.a, pair.b)]
+        agreeing = ", ".join(other_of(pair, name) for pair in pairs) or "nothing"
+        texts.append(f"compared with {agreeing}, no reference: {entry.no_reference}")
     if entry.draws:
         texts.append("the model draws random numbers in its outputs, which were not compared")
     return "; ".join(texts)
-
-
-def _compared_with(certificate: Certificate, name: str) -> str:
-    """With which implementations one without a reference agrees."""
-    no_reference = certificate.implementations[name].no_reference
-    others = []
-    for pair in certificate.pairs:
-        if pair.equal and name in (pair.a, pair.b):
-            others.append(other_of(pair, name))
-    agreeing = ", ".join(others) or "nothing"
-    return f"compared with {agreeing}, no reference: {no_reference}"
 
 
 def _largest(entry: Implementation, part: str) -> float | None:

@@ -248,7 +248,6 @@ def _build_row(measured: Measurements, key: Key, base: Key) -> Row:
     }
     if key == base:
         row["change"] = 1.0
-        row["words"] = Outcome.REFERENCE
     elif result.speedup:
         change = measured.estimates.ratio(base, key)  # the speed-up of the reference build
         row |= change.columns("change")

@@ -65,7 +65,6 @@ class Contest:
     - `left_out`: those that do not compute the reference's function or apply wrong gradients.
     - `void`: those without a usable run; `reference_void`: the reason if the reference is one of
       them.
-    - `reference_suspect`: whether the reference has suspect runs.
     - `speedup` of the fastest over the reference (None if they are not compared); `outcome`: what
       that comparison found.
     - `leads`: for each other contestant, its seconds / seconds of the fastest.
@@ -85,7 +84,6 @@ class Contest:
     left_out: tuple[LeftOut, ...]
     void: tuple[LeftOut, ...]
     reference_void: str
-    reference_suspect: bool
     unequal: tuple[tuple[Contestant, Unequal], ...] = ()
     speedup: Ratio | None = None
     outcome: Outcome | None = None
@@ -112,14 +110,12 @@ class DeviceChoice:
 
     - `best`: the contest whose fastest configuration is the fastest on all devices; `other`: that
       of the second-fastest device.
-    - `machines`: number of machines with results.
     - `lead` = seconds of the other / seconds of the best. Its interval contains what varies
       between the rounds of each device.
     """
 
     best: Contest
     other: Contest
-    machines: int
     lead: Ratio
 
 
@@ -192,7 +188,6 @@ def _contest(measured: Measurements, members: list[Row], reference_axes: list[st
 
     shown = rows[ranked[0].key] if ranked else members[0]
     base = measured.against[key_of(shown)]
-    runs_of_base = measured.groups.get(base, {})
     contest = Contest(
         configuration=shown,
         implementations=implementations,
@@ -201,7 +196,6 @@ def _contest(measured: Measurements, members: list[Row], reference_axes: list[st
         left_out=_by_reason(left_out),
         void=_by_reason(void),
         reference_void=void_reasons.get(base, ""),
-        reference_suspect=any(runs_of_base.get("suspect", ())),
     )
     if ranked:
         contest = with_ratios(
@@ -299,13 +293,5 @@ def device_choices(measured: Measurements, every: Iterable[Contest]) -> list[Dev
             best, other = ordered[:2]
             own = best.contestants[0].key
             lead = measured.estimates.ratio(own, other.contestants[0].key)
-            machines = len({contest.configuration["machine"] for contest in places})
-            choices.append(
-                DeviceChoice(
-                    best,
-                    other,
-                    machines,
-                    lead,
-                )
-            )
+            choices.append(DeviceChoice(best, other, lead))
     return choices

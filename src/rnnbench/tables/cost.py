@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import PLACE, TASK, Row
+from rnnbench.records.interval import Interval
 from rnnbench.sources.prices import Price, PriceList
 from rnnbench.tables.estimates import Measurements, key_of
 from rnnbench.tables.outcome import Outcome
-from rnnbench.tables.stats import Interval
 
 FROM_TIME = [*TASK, *PLACE, "implementation", "runs", "suspect"]
 COST_COLUMNS = [

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import Row
+from rnnbench.records.interval import Interval
 from rnnbench.tables.estimates import Measurements
 from rnnbench.tables.frame import COUNTED, Rows, identified
-from rnnbench.tables.stats import Interval, mean_interval
+from rnnbench.tables.stats import mean_interval
 
 ENERGY_COLUMNS = [
     *COUNTED,

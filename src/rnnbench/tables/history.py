@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from rnnbench.axes import KEY, Row
 from rnnbench.records import timestamps
+from rnnbench.records.interval import Interval
 from rnnbench.records.record import Record
 from rnnbench.tables.comparison import NOTABLE
 from rnnbench.tables.estimates import key_of
 from rnnbench.tables.outcome import COMPARED
-from rnnbench.tables.stats import Interval
 
 PAUSE = timedelta(hours=1)  # after which runs belong to another measurement
 SPEEDUP = ("speedup", "speedup_low", "speedup_high")
@@ -72,17 +72,17 @@ def measurements(records: Sequence[Record]) -> list[list[Record]]:
             of_own[record.name] = record.run.digest
             of_own[record.run.configuration] = record.run.identity
         is_changed = any(versions.get(name, of_own[name]) != of_own[name] for name in of_own)
-        if not found or is_changed or _pause(finished, own[0].started) > PAUSE:
+        if (
+            not found
+            or is_changed
+            or timestamps.read(own[0].started) - timestamps.read(finished) > PAUSE
+        ):
             found.append([])
             versions = {}
         found[-1] += own
         versions |= of_own
         finished = max(record.finished for record in own)
     return [_last_records(own) for own in found]
-
-
-def _pause(finished: str, started: str) -> timedelta:
-    return timestamps.read(started) - timestamps.read(finished)
 
 
 def _last_records(records: Sequence[Record]) -> list[Record]:
@@ -123,30 +123,28 @@ def history(times: Sequence[pd.DataFrame], starts: Sequence[str]) -> pd.DataFram
     known: dict[tuple[object, ...], Row] = {}
     for number, (table, started) in enumerate(zip(times, starts, strict=True), 1):
         for own in table.to_dict("records"):
-            row = {**own, "measurement": number, "started": started, "trend": Trend.FIRST}
+            row: Row = {**own, "measurement": number, "started": started, "trend": Trend.FIRST}
             key = key_of(row)
             if row["words"] in COMPARED:
                 if key in known:
-                    row |= _changed(row, known[key])
+                    change = quotient(_interval(row), _interval(known[key]))
+                    row |= change.columns("change")
+                    row["before"] = known[key]["measurement"]
+                    row["trend"] = trend_of(change)
                 known[key] = row
             rows.append(row)
     return pd.DataFrame(rows, columns=HISTORY_COLUMNS).astype({"before": "Int64"})
 
 
-def _changed(row: Row, before: Row) -> Row:
-    """The columns of a row that compare it with the one `before`."""
-    change = quotient(_interval(row), _interval(before))
+def trend_of(change: Interval) -> Trend:
+    """What a `change` shows."""
     if change.low is None:
-        trend = Trend.UNKNOWN
-    elif not change.excludes(1):
-        trend = Trend.NO_CHANGE
-    elif change.estimate > 1:
-        trend = Trend.FASTER
-    elif change.estimate < 1 / (1 + NOTABLE):
-        trend = Trend.REGRESSION
-    else:
-        trend = Trend.SLOWER
-    return {"before": before["measurement"], **change.columns("change"), "trend": trend}
+        return Trend.UNKNOWN
+    if not change.excludes(1):
+        return Trend.NO_CHANGE
+    if change.estimate > 1:
+        return Trend.FASTER
+    return Trend.REGRESSION if change.estimate < 1 / (1 + NOTABLE) else Trend.SLOWER
 
 
 def _interval(row: Row) -> Interval:

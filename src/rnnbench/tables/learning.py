@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, KEY, TASK, Row
-from rnnbench.tables.certificates import Curves
+from rnnbench.records.interval import Interval
 from rnnbench.tables.estimates import Key, Measurements
 from rnnbench.tables.frame import (
     Groups,
@@ -43,7 +43,7 @@ from rnnbench.tables.frame import (
     usable_epochs,
 )
 from rnnbench.tables.outcome import CurvesBy
-from rnnbench.tables.stats import Interval, mean_interval, sidak_confidence, student_quantile
+from rnnbench.tables.stats import mean_interval, sidak_confidence, student_quantile
 
 MEASURES = ("acc", "val_acc", "loss", "val_loss")
 BY_SEED = [*CONFIGURATION, "seed"]
@@ -59,6 +59,7 @@ OUTLIER_COLUMNS = [
     "allowed",
     "apart",
 ]
+# The fields of `Curves`.
 CURVE_COLUMNS = ["curve_steps", "curve_difference", "curve_allowed", "curve_judged_by"]
 LEARNING_COLUMNS = [
     *CONFIGURATION,
@@ -316,7 +317,8 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
             loss_apart = loss_largest / largest_loss
         curves: Row = {"curve_judged_by": CurvesBy.NOT_ASKED}
         if base != key:
-            curves = _curve_columns(measured.curves(key, base))
+            found = measured.curves(key, base) or (None, None, None, CurvesBy.NOTHING)
+            curves = dict(zip(CURVE_COLUMNS, found, strict=True))
         rows.append(
             {
                 **identified(key, groups[key]),
@@ -339,15 +341,6 @@ def learning(measured: Measurements, together: bool = False) -> pd.DataFrame:
     numeric = LEARNING_COLUMNS[begin:end] + CURVE_COLUMNS[1:3]
     table = table.astype(dict.fromkeys(numeric, "float64"))
     return table.astype({"curve_steps": "Int64"})
-
-
-def _curve_columns(curves: Curves | None) -> Row:
-    """`CURVE_COLUMNS` of a configuration whose loss curves were compared, or not."""
-    if curves is None:
-        return dict(zip(CURVE_COLUMNS, (None, None, None, CurvesBy.NOTHING), strict=True))
-    judged_by = CurvesBy.TWIN if curves.explained else CurvesBy.TOLERANCE
-    values = (curves.steps, curves.difference, curves.allowed, judged_by)
-    return dict(zip(CURVE_COLUMNS, values, strict=True))
 
 
 def _simultaneous(measured: Measurements, at_end: Groups, together: bool) -> dict[Key, int]:

@@ -23,16 +23,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from rnnbench.records.interval import Interval
 from rnnbench.tables.effects import RunValue
 from rnnbench.tables.fit import Fit, RunsByKey, linked, pooled_spreads
 from rnnbench.tables.states import State
-from rnnbench.tables.stats import (
-    Interval,
-    Spread,
-    mean_halfwidth,
-    student_quantile,
-    welch_halfwidth,
-)
+from rnnbench.tables.stats import Spread, mean_halfwidth, student_quantile, welch_halfwidth
 
 CONFIDENCE = 0.95
 MARK = "≠"

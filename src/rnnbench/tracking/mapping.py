@@ -10,9 +10,10 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rnnbench.records.overrides import flat
 from rnnbench.records.record import Epoch, Record, run_seconds
 from rnnbench.records.timestamps import milliseconds
 
@@ -66,7 +67,7 @@ def params(choices: Mapping[str, str], config: Mapping[str, Any]) -> dict[str, s
     `choices`: axis → choice. Values are texts, JSON unless they were texts, within MLflow's limits.
     """
     values: dict[str, Any] = dict(choices)
-    for key, value in _flat(config):
+    for key, value in flat(config):
         section = key.partition(".")[0]
         parents, _, last = key.rpartition(".")
         repeats_axis = last == "name" and parents in choices
@@ -106,7 +107,7 @@ def tags(record: Record) -> dict[str, str]:
         "dataset.md5": record.run.identity.get("dataset_md5"),
         NOTE: note(record),
     }
-    for key, value in _flat(facts(record)):
+    for key, value in flat(facts(record)):
         if key in FACTS_AS_TAGS:
             values[key] = value
 
@@ -185,16 +186,6 @@ def shortened(text: str, length: int) -> str:
     if len(text) <= length:
         return text
     return text[: length - len(TRUNCATED)] + TRUNCATED
-
-
-def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the values of nested mappings with their dotted keys."""
-    for key, value in data.items():
-        dotted = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{dotted}.")
-        else:
-            yield dotted, value
 
 
 def _text(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,9 @@ PREDICTION = "rnnbench.prediction"  # the tag with the prediction's name, its ru
 def log_predictions(
     root: Path,
     experiment: str,
-    results: Iterable[tuple[Results, Path]],
+    results: Mapping[Path, Results],
 ) -> None:
-    """Logs results, each given with the file it was read from. What MLflow has is not logged again.
+    """Logs the results of files. What MLflow has is not logged again.
 
     Raises `TrackingError`, after which the same call continues where it stopped.
     """
@@ -34,7 +34,7 @@ def log_predictions(
         for run in all_runs(client, number):
             if COMPLETE in run.data.tags:
                 logged.add(run.data.tags.get(PREDICTION))
-        for each, file in results:
+        for file, each in results.items():
             for runtime in each.runtimes:
                 key = f"{each.name}/{runtime.name}/{each.started}"
                 if key not in logged:

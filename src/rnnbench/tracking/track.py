@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnnbench.errors import RecordError
 from rnnbench.records.overrides import option_of
-from rnnbench.records.record import Record
+from rnnbench.records.record import ComparedRun, Record, differing
 from rnnbench.records.record import Run as PlannedRun
 from rnnbench.records.store import read_json
 from rnnbench.records.timestamps import milliseconds
@@ -244,9 +244,7 @@ def publish(
     experiment: str,
     text: str,
     planned: Sequence[PlannedRun],
-    speedups: Mapping[str, Mapping[str, float]],
-    unequal: Mapping[str, str],
-    equal: Mapping[str, str],
+    compared: Mapping[str, ComparedRun],
     files: Path,
 ) -> str | None:
     """Updates the MLflow experiment after a report; writes only what has changed.
@@ -255,9 +253,7 @@ def publish(
 
     - `text`: Markdown for the experiment's note.
     - `planned`: its runs.
-    - `speedups`: record key → metric → value: the speed-up of its configuration with its interval.
-    - `unequal`: record key → marked ratio, if the two runs do not compute the same function.
-    - `equal`: record key → whether they do, and why not or why that is unknown.
+    - `compared`: record key → how its configuration compares with the reference.
     - `files`: the report's folder.
 
     **Returns** the `address_of` the experiment, or None if MLflow has none. **Raises**
@@ -294,8 +290,7 @@ def publish(
             # MLflow's own list has no column for the verdict.
             if run.data.tags.get("verdict") == "suspect":
                 label += " †"
-            marks = {UNEQUAL: unequal.get(key, ""), EQUAL: equal.get(key, "")}
-            _update_run(client, run, name, label, marks, speedups.get(key, {}))
+            _update_run(client, run, name, label, compared.get(key, ComparedRun()))
 
         _log_report(client, root, experiment, text, files)
     return address
@@ -365,24 +360,11 @@ def view_of(axes: Sequence[str]) -> dict[str, Any]:
 
 def differing_keys(runs: Sequence[PlannedRun]) -> list[str]:
     """The keys in which the planned `runs` differ: axes, overrides, ``seed`` and ``repeat``."""
-    flat = []
-    keys: dict[str, None] = {}
-    for run in runs:
-        values = {
-            **run.choices,
-            **run.overrides,
-            "seed": run.seed,
-            "repeat": run.repeat,
-        }
-        flat.append(values)
-        keys.update(dict.fromkeys(values))
-
-    differing = []
-    for key in keys:
-        found = {json.dumps(values.get(key)) for values in flat}
-        if len(found) > 1:
-            differing.append(key)
-    return differing
+    keys = differing(runs)
+    for key in ("seed", "repeat"):
+        if len({getattr(run, key) for run in runs}) > 1:
+            keys.append(key)
+    return keys
 
 
 def label_of(run: PlannedRun, keys: Sequence[str]) -> str:
@@ -401,22 +383,20 @@ def _update_run(
     run: Run,
     name: str,
     label: str,
-    marks: Mapping[str, str],
-    speedup: Mapping[str, float],
+    compared: ComparedRun,
 ) -> None:
     """Logs what has changed of a run in one request.
 
     - `name`: that of its planned run.
     - `label`: what MLflow shows instead, unless the user has renamed the run.
-    - `marks`: tag → value, empty for none.
-    - `speedup`: metric → value.
+    - `compared`: how its configuration compares with the reference.
     """
     from mlflow.entities import Metric, RunTag
 
     run_id = run.info.run_id
     tags = run.data.tags
     new_tags = []
-    for tag, mark in marks.items():
+    for tag, mark in ((UNEQUAL, compared.unequal), (EQUAL, compared.equal)):
         text = shortened(mark, TAG_LENGTH)
         if text and tags.get(tag) != text:
             new_tags.append(RunTag(tag, text))
@@ -426,10 +406,10 @@ def _update_run(
     if run.info.run_name == name != label:  # keep a name that the user gave it
         new_tags.append(RunTag(NAME, label))
 
-    values = dict(speedup)
+    values = dict(compared.speedup)
     for key, old in run.data.metrics.items():
         # MLflow keeps a metric: that of an earlier report is void if this one finds no speed-up.
-        if key.startswith(SPEEDUP) and marks[EQUAL] and math.isfinite(old):
+        if key.startswith(SPEEDUP) and compared.equal and math.isfinite(old):
             values.setdefault(key, math.nan)
 
     now = round(1000 * time.time())

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -27,11 +27,11 @@ from rnnbench.datasets.pins import pinned, verify
 from rnnbench.errors import ConfigError, converted, say
 from rnnbench.grid.experiment import Experiment
 from rnnbench.grid.overrides import Config
-from rnnbench.planning.plan import Batch, Plan, Prediction, Round, facts_of
+from rnnbench.planning.plan import Plan, Prediction, facts_of
 from rnnbench.planning.planner import NothingToRun, make_plan
 from rnnbench.project import home, words_of
 from rnnbench.records import report_files
-from rnnbench.records.plan_file import PlannedCertificate, Repeats
+from rnnbench.records.plan_file import Batch, PlannedCertificate, PlannedRound, Repeats
 from rnnbench.records.predictions import prediction_file
 from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
@@ -43,7 +43,7 @@ SCHEMA = Path(__file__).parents[3] / "workflow/schemas/config.schema.yaml"
 
 # Those with a caption of their own in workflow/rules/report.smk.
 SHOWN_TABLES = {"accuracy", "time", "runs"}
-Planned = Round | Batch | PlannedCertificate | Prediction
+Planned = PlannedRound | Batch | PlannedCertificate | Prediction
 Wildcards = Any  # Snakemake's, with an attribute for each of the rule
 
 
@@ -189,7 +189,7 @@ def damaged(job: Job) -> list[str]:
 
 def _configs(planned: Planned) -> list[Config]:
     """The configs of the runs, or that of the certificate or prediction."""
-    if isinstance(planned, Round):
+    if isinstance(planned, PlannedRound):
         return [run.config for run in planned.runs]
     if isinstance(planned, Batch):
         return [run.config for each in planned.rounds for run in each.runs]
@@ -361,38 +361,34 @@ class Job:
         """The files that say which records are in MLflow, one for each batch of rounds."""
         return [f"{self.folder}/tracked/{batch}.json" for batch in self.plan.batches]
 
-    @property
-    def measured(self) -> list[str]:
-        """What the jobs make that measure, in the order of the plan: a file for each batch, or for
-        each round on a cluster."""
+    @cached_property
+    def measured(self) -> dict[str, Sequence[PlannedRound]]:
+        """The file that a job makes → the rounds that it measures, in the order of the plan: those
+        of a batch, or one on a cluster."""
         if self.is_local:
-            return [self.batch_file(number) for number in self.plan.batches]
-        return [self.round_file(name) for name in self.plan.rounds]
+            batches = self.plan.batches.items()
+            return {self.batch_file(number): batch.rounds for number, batch in batches}
+        return {self.round_file(name): [each] for name, each in self.plan.rounds.items()}
 
-    def jobs_of(self, rounds: Collection[str]) -> tuple[str, list[str]]:
-        """The rule that measures `rounds`, and the wildcards of its jobs that do, in the order of
-        the plan."""
-        if not self.is_local:
-            return "round", [name for name in self.plan.rounds if name in rounds]
-        numbers = []
-        for number, batch in self.plan.batches.items():
-            if any(each.name in rounds for each in batch.rounds):
-                numbers.append(number)
-        return "rounds", numbers
+    def jobs_of(self, rounds: Collection[str]) -> list[str]:
+        """The files of the jobs that measure `rounds`."""
+        files = []
+        for file, own in self.measured.items():
+            if any(each.name in rounds for each in own):
+                files.append(file)
+        return files
 
     @property
-    def made(self) -> list[tuple[str, Round]]:
+    def made(self) -> list[tuple[str, PlannedRound]]:
         """The rounds whose job has made its file, with this file."""
         pairs = []
-        for number, batch in self.plan.batches.items():
-            for each in batch.rounds:
-                file = self.batch_file(number) if self.is_local else self.round_file(each.name)
-                if (self.root / file).exists():
-                    pairs.append((file, each))
+        for file, rounds in self.measured.items():
+            if (self.root / file).exists():
+                pairs += [(file, each) for each in rounds]
         return pairs
 
     @property
-    def finished(self) -> list[Round]:
+    def finished(self) -> list[PlannedRound]:
         """The rounds whose file exists."""
         rounds = self.plan.rounds.values()
         return [each for each in rounds if (self.root / self.round_file(each.name)).exists()]
@@ -414,9 +410,7 @@ class Job:
     def measured_in(self, wildcards: Wildcards) -> list[str]:
         """What the jobs make that measure the rounds of a batch, whose records are logged to MLflow
         together."""
-        if self.is_local:
-            return [self.batch_file(wildcards.batch)]
-        return [self.round_file(each.name) for each in self._batch(wildcards).rounds]
+        return self.jobs_of([each.name for each in self._batch(wildcards).rounds])
 
     def _batch(self, wildcards: Wildcards) -> Batch:
         return self.plan.batches[wildcards.batch]
@@ -435,7 +429,7 @@ class Job:
 
     def round_priority(self, wildcards: Wildcards) -> int:
         """The priority of a round: the higher, the earlier it is measured."""
-        return len(self.plan.runs) - self.plan.rounds[wildcards.round].order
+        return len(self.plan.rounds) - self.plan.rounds[wildcards.round].number
 
     def batch_text(self, wildcards: Wildcards) -> str:
         """What a dry run says about a batch."""

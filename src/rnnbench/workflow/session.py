@@ -157,7 +157,7 @@ class Session:
 
         settings = workflow.execution_settings
         if settings.no_hooks:
-            onstart = onsuccess = onerror = _nothing
+            onstart = onsuccess = onerror = lambda log: None
             settings.no_hooks = False
 
         def start(log: str) -> None:
@@ -204,10 +204,6 @@ def check_slurm(submit_command: str | None) -> None:
     )
 
 
-def _nothing(log: str) -> None:
-    """The hook of a workflow without hooks."""
-
-
 # Exit code of snakemake if nothing can run here, or if every run has a record and those of a
 # configuration are all void (unless ``--config allow_void=true`` allows that); 1 and 2 are those of
 # `rnnbench.errors`.
@@ -247,14 +243,16 @@ def summarize(job: Job) -> tuple[list[str], int]:
         lines.append(f"{obstacle.why} Fix: {obstacle.remedy}")
     lines += _shortened(_void_lines(void), "reasons of void runs")
 
-    failures = _failures(job, *job.jobs_of({runs[name].round for name in missing}))
+    unmeasured = job.jobs_of({runs[name].round for name in missing})
+    names = [Path(file).stem for file in unmeasured]
+    failures = _failures(job, "rounds" if job.is_local else "round", names)
     failures += _failures(job, "predict", _not_predicted(job))
     lines += _shortened(failures, "failures")
     # With ``--until certify`` no run was asked for.
     if missing and (failures or len(missing) < len(runs)):
-        names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
+        some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(
-            f"{len(missing)} of {len(runs)} runs are not finished ({names}). "
+            f"{len(missing)} of {len(runs)} runs are not finished ({some}). "
             "Fix: run the same command again; it measures only what has no record."
         )
 
