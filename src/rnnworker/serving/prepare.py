@@ -205,7 +205,7 @@ def expected_of(model, asked):
     try:
         alone = [formulas.outputs(model, arrays) for arrays in asked]
         return [[outputs] * CALLS for outputs in alone], "float64 formulas"
-    except formulas.NoFormula as error:
+    except Refused as error:
         why = str(error)
     try:
         copied = float64.copy_of(model)
