@@ -63,10 +63,10 @@ def test_probe_weights_reveal_a_clip_and_leave_their_input_unchanged() -> None:
     assert not arrays["bias"].any()
     assert len(set(probe["bias"].tolist())) == 24
     state = (numpy.zeros((16, 6)), numpy.zeros((16, 6)))
-    activations = reference.ACTIVATIONS["tanh"], reference.ACTIVATIONS["sigmoid"]
+    layer = reference._Layer("lstm", probe, reference.function_of("lstm", {}, True))
     for _ in range(8):
         projected = stream.normal(size=(16, 5)) @ probe["kernel"] + probe["bias"]
-        state, _ = reference._lstm(projected, state, probe, {}, *activations)
+        state, _ = reference._lstm(layer, projected, state)
     assert abs(state[1]).max() > 3.0
 
 
