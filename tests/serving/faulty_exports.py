@@ -102,8 +102,8 @@ class StateKept:
         return answer([asked])
 
 
-def without_mask(graph, layer, value, mask):
-    return value
+def without_mask(graph, layer, value, states):
+    return right_recurrent(graph, layer, onnx_graph.Value(value.tensor, value.shape), states)
 
 
 def without_recurrent_bias(cell, order):
@@ -117,6 +117,7 @@ def reset_before(layer, cell):
     return kind, {**attributes, "linear_before_reset": 0}
 
 
+right_recurrent = onnx_graph._Graph.recurrent
 right_arrays = onnx_graph.arrays_of
 right_attributes = onnx_graph._attributes
 GATES_OF_KERAS = {**onnx_graph.NODES, "LSTMCell": ("LSTM", (0, 1, 2, 3))}
@@ -132,7 +133,7 @@ FAULTS = {
     "states lost": (stateful, rnnserve.runtime("onnxruntime"), {}),
     "states kept": (lstm, wrapped(StateKept()), {}),
     "hard_sigmoid of Keras 2": (hard, None, {"INSIDE_NODES": SLOPE_OF_KERAS_2}),
-    "mask ignored": (masked, None, {"_Graph.masked": without_mask}),
+    "mask ignored": (masked, None, {"_Graph.recurrent": without_mask}),
     "batch and time exchanged": (sequences, wrapped(batch_and_time_exchanged), {}),
     "recurrent bias lost": (gru, None, {"arrays_of": without_recurrent_bias}),
     "reset before the product": (gru, None, {"_attributes": reset_before}),
