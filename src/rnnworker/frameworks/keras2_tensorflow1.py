@@ -200,12 +200,15 @@ class Session(KerasSession):
         model = self.model
         return as_list(x, model.input_names), as_list(y, model.output_names)
 
-    def layer_gradients(self, layer, x, upstream):
+    def loss_gradients(self):
+        model = self.model
+        gradients = self.keras.backend.gradients(model.total_loss, model.trainable_weights)
+        gradients = list(map(self.tensorflow.convert_to_tensor, gradients))
+        return lambda x, y: self.session.run(gradients, feed_dict=self.step_feed(x, y))
+
+    def _layer_gradients(self, layer, x, upstream):
         call = self._called(layer, x)
-        tensors = (call.outputs, call.gradients)
-        outputs, gradients = self._run(call, x, upstream, tensors, training=1)
-        canonical = self.recurrent.to_canonical(layer, gradients[1:])
-        return outputs, dict(canonical, x=gradients[0])
+        return self._run(call, x, upstream, (call.outputs, call.gradients), training=1)
 
     def layer_outputs(self, layer, x):
         call = self._called(layer, x)

@@ -39,8 +39,10 @@ class KerasSession(KerasWeights, KerasTraining):
       orders. It never ends: the last order is followed by the first.
     - ``build_facts()``: facts about the framework for the record's ``environment``.
     - ``devices()``: lists of names, ``framework_devices`` and, if known, ``framework_cards``.
-    - ``layer_gradients(layer, x, upstream)``: (outputs, gradients of sum(outputs ∘ upstream) with
-      respect to ``x`` and the canonical arrays), with ``training=True``.
+    - ``_layer_gradients(layer, x, upstream)``: (outputs, gradients of sum(outputs ∘ upstream) with
+      respect to ``x`` and each trainable weight), with ``training=True``.
+    - ``loss_gradients()``: a function of (x, y) or (x, y, weights) → the gradients of the model's
+      loss with respect to its trainable weights, without an update.
     - ``executed_ops(run)``: [(path, op type, count)] of the ops that `run` executes; or `kernels`.
     """
 
@@ -390,6 +392,15 @@ class KerasSession(KerasWeights, KerasTraining):
         logs = {name: values[0] for name, values in history.items()}
         return keras_checks.loss_in(logs, self)
 
+    def loss(self, x, y, sample_weight=None):
+        """The loss of a batch, tensors, as a training step computes it: with a mean over its
+        samples."""
+        predicted = self.model(x, training=True)
+        return self.compute_loss(x=x, y=y, y_pred=predicted, sample_weight=sample_weight)
+
+    def compute_loss(self, **batch):
+        return self.model.compute_loss(**batch)
+
     def outputs(self, samples=None):
         """The model's outputs for the validation set, or for its first `samples`."""
         feed, steps = self.validation(samples)
@@ -430,6 +441,13 @@ class KerasSession(KerasWeights, KerasTraining):
     def without_randomness(self):
         """A context in which the model draws no dropout and no noise."""
         return random_layers.off(self.model, self.keras.layers)
+
+    def layer_gradients(self, layer, x, upstream):
+        """(outputs, gradients of sum(outputs ∘ upstream) with respect to ``x`` and the canonical
+        arrays), with ``training=True``."""
+        outputs, gradients = self._layer_gradients(layer, x, upstream)
+        canonical = self.recurrent.to_canonical(layer, gradients[1:])
+        return outputs, dict(canonical, x=gradients[0])
 
     def layer_outputs(self, layer, x):
         """The outputs with ``training=False``, as in ``evaluate`` and ``predict``."""
