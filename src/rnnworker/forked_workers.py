@@ -129,15 +129,32 @@ class Importer:
     def read(self, selector: selectors.BaseSelector) -> None:
         """Reads from the socket that the importer is ready, or that it has ended."""
         selector.unregister(self._socket)
-        self.ready = self._socket.recv(64) == b"ready"
-        self.gone = not self.ready
+        self._read()
 
     def check_limit(self, selector: selectors.BaseSelector) -> None:
         """Kills the importer at its limit; its members then start on their own."""
         if self.is_working and time.monotonic() > self.deadline:
             selector.unregister(self._socket)
-            self.gone = True
-            self._process.kill()
+            self._kill()
+
+    def wait(self) -> bool:
+        """Waits until the importer is `ready`, has ended, or is killed at its limit. Returns
+        whether it was not too late."""
+        seconds = max(0.0, self.deadline - time.monotonic())
+        in_time, _, _ = select.select([self._socket], [], [], seconds)
+        if in_time:
+            self._read()
+        else:
+            self._kill()
+        return bool(in_time)
+
+    def _read(self) -> None:
+        self.ready = self._socket.recv(64) == b"ready"
+        self.gone = not self.ready
+
+    def _kill(self) -> None:
+        self.gone = True
+        self._process.kill()
 
     def fork(self, member: Member, events: int) -> "Forked":
         """Forks a process that does the job of `member` and writes to the descriptor `events`.

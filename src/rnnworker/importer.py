@@ -1,7 +1,8 @@
 """Imports a framework once and forks workers: those of a round, or of all rounds of a loop.
 
 ``python path/to/rnnworker --import JOB.json DESCRIPTOR`` calls the ``preload`` of the job's
-framework, which imports modules but runs no op, and sends ``ready`` on the socket DESCRIPTOR. For
+framework, or that of `serving.answering` for a job with ``imports``. It imports modules but runs no
+op. Then it sends ``ready`` on the socket DESCRIPTOR. For
 each message on it (a job file, with the descriptors of the worker's exit code, input, log and
 events, and those that it inherits), it forks a process that does the job as a freshly started one
 would. It ends when its owner closes the socket. The supervisor's side is
@@ -18,6 +19,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 import warnings
 from typing import Dict, List, Optional, Tuple, Union
 
@@ -36,10 +38,18 @@ def main(job_file: str, descriptor: str) -> int:
     run.die_with_parent(job.get("parent"))
 
     begin = time.monotonic()
-    config = job["config"]
-    framework = FRAMEWORKS[config["build"]["framework"]]
-    session = importlib.import_module("rnnworker.frameworks." + framework.module)
-    session.preload(config)
+    execute = run.main
+    if "imports" in job:
+        # By name, so that it does not count towards the digest of a run.
+        answering = importlib.import_module("rnnworker.serving.answering")
+        execute = answering.main
+        begin = time.monotonic()
+        answering.preload(job["imports"])
+    else:
+        config = job["config"]
+        framework = FRAMEWORKS[config["build"]["framework"]]
+        session = importlib.import_module("rnnworker.frameworks." + framework.module)
+        session.preload(config)
     turns.collect_and_freeze()  # no collection in a worker looks at the modules, and copies them
     took = time.monotonic() - begin
     resident = _resident()
@@ -50,7 +60,12 @@ def main(job_file: str, descriptor: str) -> int:
     if not forked_for:
         return 0
     imported = run.Imported(took, resident - _resident())
-    run.end_fork(run.main([forked_for], imported))
+    code = 1
+    try:
+        code = execute([forked_for], imported)
+    except Exception:  # as the process of a script would print it
+        traceback.print_exc()
+    run.end_fork(code)
 
 
 def _resident() -> int:

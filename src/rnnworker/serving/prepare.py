@@ -1,7 +1,7 @@
 """The process that makes everything for a comparison of runtimes: the model, what it is asked, what
 the answers should be, and each runtime's files.
 
-    python -m rnnworker.serving.prepare JOB.json
+    python path/to/rnnworker --serving JOB.json
 
 The job has ``config`` (of a run; see `model_of`), ``data`` (the path of its dataset, or null),
 ``batches``, ``runtimes`` (each with ``name``, ``implementation`` and ``options``), ``threads``,
@@ -13,7 +13,6 @@ for one shape.
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -309,7 +308,3 @@ def refusal_of(error):
     if isinstance(error, ImportError):
         return "{} is not installed".format(error.name)
     return "{}: {}".format(type(error).__name__, first_words(error))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
