@@ -23,11 +23,12 @@ import traceback
 import warnings
 from typing import Dict, List, Optional, Tuple, Union
 
-from rnnworker import run, turns
+from rnnworker import proc_files, run, turns
 from rnnworker.frameworks.names import FRAMEWORKS
 
 DESCRIPTORS = 16
 LONGEST = 65536
+STATUS = "/proc/self/status"
 
 
 def main(job_file: str, descriptor: str) -> int:
@@ -52,27 +53,21 @@ def main(job_file: str, descriptor: str) -> int:
         session.preload(config)
     turns.collect_and_freeze()  # no collection in a worker looks at the modules, and copies them
     took = time.monotonic() - begin
-    resident = _resident()
+    resident = proc_files.memory_bytes("VmRSS", STATUS) or 0
 
     owner = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=int(descriptor))
     owner.send(b"ready")
     forked_for = _Importer(owner).serve()
     if not forked_for:
         return 0
-    imported = run.Imported(took, resident - _resident())
+    left = proc_files.memory_bytes("VmRSS", STATUS) or 0
+    imported = run.Imported(took, resident - left)
     code = 1
     try:
         code = execute([forked_for], imported)
     except Exception:  # as the process of a script would print it
         traceback.print_exc()
     run.end_fork(code)
-
-
-def _resident() -> int:
-    """Returns the resident memory of this process in bytes, including mapped files."""
-    with open("/proc/self/statm") as file:
-        pages = file.read().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class _Importer:

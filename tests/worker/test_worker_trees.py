@@ -109,7 +109,7 @@ KERAS = SimpleNamespace(
     ],
 )
 def test_the_cell_of_a_layer_of_keras_and_its_options(layer, cell: str, stated: dict) -> None:
-    assert in_place.is_recurrent(KERAS, layer)
+    assert in_place.kind_of(KERAS, layer)
     options = in_place.options_of(KERAS, layer)
     assert in_place.cell_name(KERAS, layer, options) == cell
     assert stated.items() <= options.items()

@@ -239,7 +239,7 @@ def check_has_layers(session):
     if recurrent.kernel is not None and in_place.kernels_given(session.model):
         return
     for layer in session.made_in_build():
-        if in_place.is_recurrent(session.keras, layer):
+        if in_place.kind_of(session.keras, layer):
             fault = (
                 "{}: the layer {} is not part of the model, and not trained: Keras finds layers in "
                 "attributes of models and layers, not in a Lambda or in another object"

@@ -4,7 +4,6 @@ import collections
 
 import numpy
 
-from rnnworker.recurrent import cells, composed
 from rnnworker.recurrent.composed import flat, inner_layers, inner_of
 
 
@@ -52,18 +51,15 @@ class KerasWeights:
         """Which arrays of the layers in `weighted` are trained, {array: bool} for each."""
         found = []
         for layer in self.weighted():
-            trained = set(map(id, layer.trainable_weights))
-            flags = {}
+            variables = layer.trainable_weights
             if self.recurrent.made_here(layer) is None:
-                for name, variable in self._named(layer):
-                    flags[name] = id(variable) in trained
-            elif self.recurrent.module is None:
-                for prefix, part in single_parts(layer).items():
-                    for name, variable in zip(cells.names_of(part, part.weights), part.weights):
-                        if name is not None:
-                            flags[prefix + name] = id(variable) in trained
+                trained = set(map(id, variables))
+                flags = {name: id(each) in trained for name, each in self._named(layer)}
             else:
-                flags = dict.fromkeys(self._canonical(layer), bool(trained))
+                names = ()
+                if variables:
+                    names = self.recurrent.to_canonical(layer, self.read(variables))
+                flags = {name: name in names for name in self._canonical(layer)}
             found.append(flags)
         return found
 
@@ -144,15 +140,6 @@ def _of_its_own(layer):
     for inner in inner_of(layer):
         inside.update(map(id, inner.weights))
     return [variable for variable in layer.weights if id(variable) not in inside]
-
-
-def single_parts(layer):
-    """{prefix in canonical form: single layer} of a recurrent layer."""
-    parts = {}
-    for prefix, part in composed.parts_of(layer).items():
-        for further, single in single_parts(part).items():
-            parts[prefix + further] = single
-    return parts or {"": layer}
 
 
 def _names(variables):

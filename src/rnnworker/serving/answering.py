@@ -22,6 +22,7 @@ import numpy
 
 from rnnserve import FULL_PRECISION, runtime
 from rnnserve.refusals import Refused
+from rnnworker import proc_files
 from rnnworker.serving import accuracy, equality
 
 BUSY = 0.05  # of the CPU time of a turn: a thread with less does not count
@@ -195,7 +196,7 @@ class Server:
             "cpu": cpu,
             "threads": sum(1 for each in spent if each > BUSY * sum(spent)),
             "slept": slept,
-            "peak": _peak_bytes() + self.unseen,
+            "peak": proc_files.memory_bytes("VmHWM", "/proc/self/status") + self.unseen,
             "ended": time.process_time(),
         }
 
@@ -233,14 +234,6 @@ def _thread_seconds():
 
 def _spent(before):
     return [seconds - before.get(path, 0.0) for path, seconds in _thread_seconds().items()]
-
-
-def _peak_bytes():
-    with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return None
 
 
 def _size(folder):
