@@ -1,6 +1,5 @@
 """The supervisor's side of workers that are forked from an `importer`."""
 
-import array
 import hashlib
 import os
 import select
@@ -21,8 +20,11 @@ VARIABLE = ("_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR")
 def may_fork(config: Config) -> bool:
     """Returns whether runs with `config` may be forked from a process that has imported their
     framework: only if that was shown to change nothing (`can_fork`), never with a GPU, and never
-    through a launcher, which may use separate process numbers and descriptors."""
+    through a launcher, which may use separate process numbers and descriptors. Not by a Python
+    before 3.9, which cannot pass descriptors on."""
     build = config["build"]
+    if not hasattr(socket, "send_fds"):
+        return False
     if config["device"].get("kind") != "cpu" or build.get("command"):
         return False
     known = FRAMEWORKS.get(build["framework"])
@@ -163,11 +165,8 @@ class Importer:
         reports, status = os.pipe()
         try:
             with open(str(member.log), "ab") as output:
-                passed = array.array("i", [status, answers, output.fileno(), events])
-                passed.extend(member.inherit)
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)]
-                job_file = member.command[-1].encode("utf-8")
-                self._socket.sendmsg([job_file], rights)
+                passed = [status, answers, output.fileno(), events, *member.inherit]
+                socket.send_fds(self._socket, [member.command[-1].encode("utf-8")], passed)
         except BaseException:
             os.close(stdin)
             os.close(reports)

@@ -127,10 +127,9 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | No
     job_file = tmp_path / "job.json"
     job_file.write_text(json.dumps(worker.job_of(planned("a")["config"], tmp_path)))
     monkeypatch.setattr(importer.run, "die_with_parent", lambda parent: None)
-    monkeypatch.setattr(importer._Importer, "__init__", lambda serving, owner: None)
 
     def call(forked_for: str | None) -> int:
-        monkeypatch.setattr(importer._Importer, "serve", lambda serving: forked_for)
+        monkeypatch.setattr(importer, "serve", lambda owner: forked_for)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             return importer.main(str(job_file), str(theirs.detach()))
