@@ -11,7 +11,40 @@ def both_directions(keras, forward, backward, settings=None):
     """A layer of two layers with weights of their own that differ only in ``go_backwards``: their
     outputs side by side, forward first. Keras's ``Bidirectional`` would make other ones from their
     configs. `settings`: further ones of a layer."""
-    return _pair_class(keras)(forward, backward, **(settings or {}))
+
+    class BothDirections(keras.layers.Layer):
+        """inputs (batch, time, features) → (batch, 2·units), or (batch, time, 2·units)."""
+
+        def __init__(self, forward, backward, **settings):
+            super().__init__(**settings)
+            self.forward_layer = forward
+            self.backward_layer = backward
+            self.return_sequences = forward.return_sequences
+
+        def build(self, shape):
+            for layer in (self.forward_layer, self.backward_layer):
+                layer.build(shape)
+            self.built = True
+
+        def compute_output_shape(self, shape):
+            inner = tuple(self.forward_layer.compute_output_shape(shape))
+            return inner[:-1] + (2 * inner[-1],)
+
+        def call(self, inputs, mask=None, training=None, initial_state=None):
+            check_call(self.forward_layer.asked_for, mask, initial_state)
+            forward = self.forward_layer(inputs)
+            backward = self.backward_layer(inputs)
+            if hasattr(keras, "ops"):  # Keras 3, on any framework
+                reverse, join = keras.ops.flip, keras.ops.concatenate
+            else:
+                import tensorflow
+
+                reverse, join = tensorflow.reverse, tensorflow.concat
+            if self.return_sequences:
+                backward = reverse(backward, [1])
+            return join([forward, backward], -1)
+
+    return BothDirections(forward, backward, **(settings or {}))
 
 
 def stack(keras, layers, name=None):
@@ -140,50 +173,3 @@ def inner_layers(layer):
     for part in parts_of(layer).values():
         found += inner_layers(part)
     return found or [layer]
-
-
-def _pair_class(keras):
-    class BothDirections(keras.layers.Layer):
-        """inputs (batch, time, features) → (batch, 2·units), or (batch, time, 2·units)."""
-
-        def __init__(self, forward, backward, **settings):
-            super().__init__(**settings)
-            self.forward_layer = forward
-            self.backward_layer = backward
-            self.return_sequences = forward.return_sequences
-
-        def build(self, shape):
-            for layer in (self.forward_layer, self.backward_layer):
-                layer.build(shape)
-            self.built = True
-
-        def compute_output_shape(self, shape):
-            inner = tuple(self.forward_layer.compute_output_shape(shape))
-            return inner[:-1] + (2 * inner[-1],)
-
-        def call(self, inputs, mask=None, training=None, initial_state=None):
-            check_call(self.forward_layer.asked_for, mask, initial_state)
-            forward = self.forward_layer(inputs)
-            backward = self.backward_layer(inputs)
-            if self.return_sequences:
-                backward = _in_reverse(keras, backward)
-            return _side_by_side(keras, forward, backward)
-
-    return BothDirections
-
-
-def _in_reverse(keras, outputs):
-    """The time steps of `outputs` from the last to the first."""
-    if hasattr(keras, "ops"):  # Keras 3, on any framework
-        return keras.ops.flip(outputs, 1)
-    import tensorflow
-
-    return tensorflow.reverse(outputs, [1])
-
-
-def _side_by_side(keras, forward, backward):
-    if hasattr(keras, "ops"):
-        return keras.ops.concatenate([forward, backward], -1)
-    import tensorflow
-
-    return tensorflow.concat([forward, backward], -1)
