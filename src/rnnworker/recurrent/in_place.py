@@ -38,12 +38,11 @@ def kernels_given(model):
 def kind_of(keras, layer):
     """The name in `RECURRENT` of a layer of Keras, or of Keras's loop over one such cell; None of
     any other layer."""
-    cell = layer
-    if isinstance(layer, getattr(keras.layers, "RNN", ())):  # Keras 2.0.6 has no cells
-        cell = layer.cell
+    is_loop = isinstance(layer, getattr(keras.layers, "RNN", ()))  # Keras 2.0.6 has none
     for name in RECURRENT:
-        classes = (getattr(keras.layers, name), getattr(keras.layers, name + "Cell", ()))
-        if isinstance(layer, classes[0]) or isinstance(cell, classes):
+        if isinstance(layer, getattr(keras.layers, name)):
+            return name
+        if is_loop and isinstance(layer.cell, getattr(keras.layers, name + "Cell")):
             return name
     return None
 
