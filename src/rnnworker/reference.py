@@ -250,15 +250,6 @@ class _Layer:
         self.of_second_bias = numpy.zeros_like(self.second_bias)
 
 
-def _sigmoid(value: Array) -> Array:
-    squashed: Array = 0.5 * (1.0 + numpy.tanh(0.5 * value))
-    return squashed
-
-
-def _elu(value: Array) -> Array:
-    return numpy.where(value > 0, value, numpy.expm1(numpy.minimum(value, 0)))
-
-
 def _hard_sigmoid(slope: float) -> Activation:
     return (
         lambda value: numpy.clip(slope * value + 0.5, 0.0, 1.0),
@@ -268,10 +259,13 @@ def _hard_sigmoid(slope: float) -> Activation:
 
 ACTIVATIONS: Dict[str, Activation] = {
     "tanh": (numpy.tanh, lambda out: 1 - out**2),
-    "sigmoid": (_sigmoid, lambda out: out * (1 - out)),
+    "sigmoid": (lambda value: 0.5 * (1.0 + numpy.tanh(0.5 * value)), lambda out: out * (1 - out)),
     "relu": (lambda value: numpy.maximum(value, 0), lambda out: (out > 0) * 1.0),
     "linear": (lambda value: value, numpy.ones_like),
-    "elu": (_elu, lambda out: numpy.where(out > 0, 1.0, out + 1.0)),
+    "elu": (
+        lambda value: numpy.where(value > 0, value, numpy.expm1(numpy.minimum(value, 0))),
+        lambda out: numpy.where(out > 0, 1.0, out + 1.0),
+    ),
     "softplus": (lambda value: numpy.logaddexp(value, 0), lambda out: 1.0 - numpy.exp(-out)),
     "softsign": (lambda value: value / (1 + abs(value)), lambda out: (1 - abs(out)) ** 2),
     "exponential": (numpy.exp, lambda out: out),

@@ -8,6 +8,7 @@ are fed to the session one by one. `fixed_shuffle_orders` sets their order.
 import collections
 import contextlib
 import os
+from unittest import mock
 
 import numpy
 
@@ -304,7 +305,6 @@ def fixed_shuffle_orders(orders):
     """Makes the n-th call of ``numpy.random.shuffle`` in the block write ``orders[n]``: ``fit`` on
     arrays asks it for a new order in every epoch, and does the same work with the canonical one.
     Raises `RuntimeError` if `fit` shuffles anything else, or never."""
-    original = numpy.random.shuffle
     left = list(orders)
 
     def shuffle(array):
@@ -312,10 +312,7 @@ def fixed_shuffle_orders(orders):
             raise RuntimeError("fit shuffles something else than the samples once per epoch")
         array[:] = left.pop(0)
 
-    numpy.random.shuffle = shuffle
-    try:
+    with mock.patch.object(numpy.random, "shuffle", shuffle):
         yield
-    finally:
-        numpy.random.shuffle = original
     if len(left) == len(orders):
         raise RuntimeError("fit never shuffled: the order of the samples is not the canonical one")

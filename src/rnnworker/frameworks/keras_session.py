@@ -238,7 +238,8 @@ class KerasSession(KerasWeights, KerasTraining):
         """Compiles the built model with an `optimizer`, stated as in a model's YAML, in place of
         its own; with its own if that is None. `load_weights` must follow."""
         arguments = self._compile_arguments(optimizer)
-        if self._watched.compile_arguments(self.model) is None:
+        own, _ = self._watched.compiled(self.model)
+        if own is None:
             self.model.compile(**arguments)
         else:  # these are of Keras's `compile`; the author's own has done what it adds to it
             keras_facts.of_keras(type(self.model), "compile")(self.model, **arguments)
@@ -257,11 +258,11 @@ class KerasSession(KerasWeights, KerasTraining):
         """The arguments of ``compile``: those of the model itself, or of its YAML, with the stated
         `optimizer` if that is given."""
         settings = self.compile_settings()
-        own = self._watched.compile_arguments(self.model)
+        own, place = self._watched.compiled(self.model)
         if own is None:
             arguments = self._stated_compile_arguments()
         else:
-            place = self._watched.compile_place(self.model) or self.config["model"]["function"]
+            place = place or self.config["model"]["function"]
             keras_checks.check_own_compile(place, self.config["model"], own, settings)
             arguments = dict(own, optimizer=self._own_optimizer or own.get("optimizer"))
         if optimizer is not None:

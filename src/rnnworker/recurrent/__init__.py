@@ -213,7 +213,8 @@ class Recurrent:
 
     def longest(self):
         """The most time steps that a layer may have; None without a limit."""
-        if self.kernel != "unrolled" or self._framework() == "keras3_torch":
+        framework = (self._config.get("build") or {}).get("framework")
+        if self.kernel != "unrolled" or framework == "keras3_torch":
             return None
         return (self._rnn.get("options") or {}).get(LONGEST, LONGEST_UNROLLED)
 
@@ -229,9 +230,6 @@ class Recurrent:
             "+rnn.options.{}={}"
         )
         raise Refusal(fault.format(place, steps, minutes, LONGEST, steps))
-
-    def _framework(self):
-        return (self._config.get("build") or {}).get("framework")
 
     def _layer_of_keras(self, cell, units, layers, bidirectional, options):
         """A layer of Keras, or a stack of them, which gets the kernel with the whole model."""

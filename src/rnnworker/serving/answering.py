@@ -124,11 +124,12 @@ class Server:
                     differences.append({"case": case["name"], "call": call, "error": text})
                     break
                 differences += self.compared(case["name"], call, found, wanted)
+        written = (self.files / "0").rglob("*")
         return {
             "code": self.runtime.code(self.threads),
             "load_seconds": self.load_seconds,
             "first_seconds": self.first_seconds,
-            "bytes": _size(self.files / "0"),
+            "bytes": sum(each.stat().st_size for each in written if each.is_file()),
             "differences": differences,
             "validation": None if only_timed else self.validated(differences),
             "versions": _versions(),
@@ -189,7 +190,7 @@ class Server:
             now = clock()
             marks.append(now)
         cpu = time.process_time() - cpu
-        spent = _spent(threads)
+        spent = [seconds - threads.get(path, 0.0) for path, seconds in _thread_seconds().items()]
         calls = numpy.diff([begun] + marks)
         return {
             "calls": calls.tolist(),
@@ -230,14 +231,6 @@ def _thread_seconds():
         except OSError:
             continue  # a thread that has ended
     return seconds
-
-
-def _spent(before):
-    return [seconds - before.get(path, 0.0) for path, seconds in _thread_seconds().items()]
-
-
-def _size(folder):
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _versions():

@@ -158,7 +158,7 @@ def validate(job, model, source, case, batch, folder):
     labels = cases.labels_of(source)
     is_trained = job["train"] or settings["function"] == SAVED
     name = accuracy.name_of(loss) if isinstance(loss, str) else None
-    has_one_answer = len(model.outputs) == 1 and not keras_models.stateful_layer(model)
+    has_one_answer = len(model.outputs) == 1 and not keras_models.stateful_layers(model)
     if not (is_trained and has_one_answer) or name is None or labels is None:
         return None
     arrays = cases.inputs_of(source, model, accuracy.SAMPLES)
