@@ -132,32 +132,30 @@ class _Steps(Walk):
         """Adds a step and returns its output. `arrays`: name → array of its part."""
         for name, array in arrays.items():
             array = numpy.ascontiguousarray(array, "float32")
-            self.arrays[f"parts.{len(self.found)}.layer.{name}"] = array
+            self.arrays[f"parts.{len(self.found)}.{name}"] = array
         numbers = [value.tensor for value in values]
         self.found.append({"kind": kind, "inputs": numbers, "settings": settings})
         self.number += 1
         return Value(self.number - 1, shape)
 
     def of_Activation(self, layer, value):
-        settings = {"activation": _activation(layer, layer.activation, ACTIVATIONS)}
-        return self.step("Activation", [value], settings, {}, value.shape)
+        name = _activation(layer, layer.activation, ACTIVATIONS)
+        if name == "linear":
+            return value
+        return self.step("Activation", [value], {"activation": name}, {}, value.shape)
 
     def of_Dense(self, layer, value):
-        settings = {
-            "features": value.shape[-1],
-            "units": layer.units,
-            "activation": _activation(layer, layer.activation, ACTIVATIONS),
-        }
-        bias = numpy.zeros(layer.units)
+        settings = {"in_features": value.shape[-1], "out_features": layer.units}
+        arrays = {"weight": numpy.asarray(layer.kernel).T, "bias": numpy.zeros(layer.units)}
         if layer.use_bias:
-            bias = numpy.asarray(layer.bias)
-        arrays = {"weight": numpy.asarray(layer.kernel).T, "bias": bias}
-        return self.step("Dense", [value], settings, arrays, (*value.shape[:-1], layer.units))
+            arrays["bias"] = numpy.asarray(layer.bias)
+        shape = (*value.shape[:-1], layer.units)
+        return self.of_Activation(layer, self.step("Linear", [value], settings, arrays, shape))
 
     def of_Embedding(self, layer, value):
         if layer.mask_zero:
             raise of_layer(layer, NO_MASKS)
-        settings = {"words": layer.input_dim, "units": layer.output_dim}
+        settings = {"num_embeddings": layer.input_dim, "embedding_dim": layer.output_dim}
         arrays = {"weight": numpy.asarray(layer.embeddings)}
         return self.step("Embedding", [value], settings, arrays, (*value.shape, layer.output_dim))
 
@@ -173,10 +171,10 @@ class _Steps(Walk):
             if _kind(each) != (kind, options):
                 raise of_layer(layer, "its two layers have different settings")
             kernel, recurrent, (bias, second_bias) = arrays_of(each.cell, order)
-            arrays[f"weight_ih_l0{suffix}"] = kernel.T
-            arrays[f"weight_hh_l0{suffix}"] = recurrent.T
-            arrays[f"bias_ih_l0{suffix}"] = bias
-            arrays[f"bias_hh_l0{suffix}"] = second_bias
+            arrays[f"layer.weight_ih_l0{suffix}"] = kernel.T
+            arrays[f"layer.weight_hh_l0{suffix}"] = recurrent.T
+            arrays[f"layer.bias_ih_l0{suffix}"] = bias
+            arrays[f"layer.bias_hh_l0{suffix}"] = second_bias
         if first.return_state or first.stateful:
             raise of_layer(layer, "return_state and stateful have no translation")
         units = first.cell.units
