@@ -180,7 +180,8 @@ class KerasSession(KerasWeights, KerasTraining):
             self.give_kernel()
         if self.config.get("certifying") and not self.resets_dropout:
             # Two implementations would draw other masks.
-            random_layers.turn_off(self.model, self.keras.layers)
+            for setting in random_layers.turned_off(self.model, self.keras.layers):
+                setattr(*setting)
         return {"layers": len(self.model.layers)}
 
     def settle(self):

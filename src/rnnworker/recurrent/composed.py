@@ -98,12 +98,12 @@ PLAIN = {"return_state": False, "stateful": False, "merge_mode": "concat"}
 
 
 def _not_plain(layer):
-    """[(layer, attribute, value)] of what differs from `PLAIN`, in `layer` and those inside it."""
+    """[(layer, attribute, the value without effect)] of what differs from `PLAIN`, in `layer` and
+    those inside it."""
     found = []
     for each in (layer, *inner_layers(layer)):
-        for name in PLAIN:
-            value = getattr(each, name, PLAIN[name])
-            if value != PLAIN[name]:
+        for name, value in PLAIN.items():
+            if getattr(each, name, value) != value:
                 found.append((each, name, value))
     return found
 
@@ -113,36 +113,33 @@ def is_plain(layer):
     return not _not_plain(layer)
 
 
-@contextlib.contextmanager
 def plain(layer):
-    """Lets `layer` map a sequence to its outputs alone: no states that are returned or kept, both
-    directions side by side."""
-    changed = _not_plain(layer)
-    for each, name, _ in changed:
-        setattr(each, name, PLAIN[name])
-    try:
-        yield
-    finally:
-        for each, name, value in changed:
-            setattr(each, name, value)
+    """In its block, `layer` maps a sequence to its outputs alone: no states that are returned or
+    kept, both directions side by side."""
+    return changed(_not_plain(layer))
 
 
-@contextlib.contextmanager
 def unfrozen(layer):
-    """Lets all weights of `layer` be trained: frozen ones have gradients too."""
+    """In its block, all weights of `layer` are trained: frozen ones have gradients too."""
     every = [layer] + inner_layers(layer)
     cells = [each.cell for each in every if hasattr(each, "cell")]
     every = every + cells
     for each in list(every):  # in Keras 3, weights may be frozen one by one
         every += getattr(each, "_trainable_variables", ())
-    before = [each.trainable for each in every]
-    for each in every:
-        each.trainable = True
+    return changed([(each, "trainable", True) for each in every])
+
+
+@contextlib.contextmanager
+def changed(settings):
+    """In its block, attributes have other values. `settings`: [(object, attribute, value)]."""
+    before = [(each, name, getattr(each, name)) for each, name, _ in settings]
     try:
+        for setting in settings:
+            setattr(*setting)
         yield
     finally:
-        for each, trainable in zip(every, before):
-            each.trainable = trainable
+        for setting in before:  # of a layer before those of what it changes inside it
+            setattr(*setting)
 
 
 def inner_of(layer):
