@@ -136,12 +136,16 @@ class KerasSession(KerasWeights, KerasTraining):
         }
 
     @property
+    def function(self):
+        """The function of the model, FILE.py:NAME or MODULE:NAME."""
+        return self.config["model"]["function"]
+
+    @property
     def validation_samples(self):
         return trees.rows(self.arrays["x_val"])
 
     def construct(self):
         """Makes the model as its author wrote it. Raises `Refusal` for what the grid decides."""
-        settings = self.config["model"]
         self.settle()
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
@@ -150,8 +154,8 @@ class KerasSession(KerasWeights, KerasTraining):
         watching = self._watched.watching()
         making = self.making_layers()
         with watching, making, draws.by_numpy(), keras_checks.refusals(self.place):
-            self.model = self.make_model(user_functions.function(settings["function"]))
-            keras_checks.check_kind(self.model, self.keras, settings["function"])
+            self.model = self.make_model(user_functions.function(self.function))
+            keras_checks.check_kind(self)
             # A name would be a new one, without what it has kept of a training in `build`.
             if hasattr(self.keras, "ops"):  # Keras 3; a graph of TensorFlow 1 needs a new one
                 self._own_optimizer = getattr(self.model, "optimizer", None)
@@ -227,7 +231,7 @@ class KerasSession(KerasWeights, KerasTraining):
     def place(self, layer):
         """``FILE, line N`` where the model has made `layer`, or the file of a saved model; None if
         that is unknown."""
-        if self.config["model"]["function"] == SAVED:
+        if self.function == SAVED:
             return self.config["model"]["file"]
         return self._watched.place(layer)
 
@@ -263,7 +267,7 @@ class KerasSession(KerasWeights, KerasTraining):
         if own is None:
             arguments = self._stated_compile_arguments()
         else:
-            place = place or self.config["model"]["function"]
+            place = place or self.function
             keras_checks.check_own_compile(place, self.config["model"], own, settings)
             arguments = dict(own, optimizer=self._own_optimizer or own.get("optimizer"))
         if optimizer is not None:
