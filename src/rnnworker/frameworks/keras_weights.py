@@ -6,14 +6,16 @@ import numpy
 
 from rnnworker.recurrent.composed import flat, inner_layers, inner_of
 
+KINDS = {"Embedding": "embedding", "Dense": "dense"}
+
 
 class KerasWeights:
     """A mix-in of `KerasSession`."""
 
     def layers(self):
         """The layers with weights in order: the ``name`` of each, its ``kind`` (``recurrent``,
-        ``embedding`` or ``other``), the ``cell`` of a recurrent one, and ``shapes``, the (name,
-        shape) of its canonical arrays."""
+        ``embedding``, ``dense`` or ``other``), the ``cell`` of a recurrent one, and ``shapes``, the
+        (name, shape) of its canonical arrays."""
         layers = []
         for layer in self.weighted():
             arrays = self._canonical(layer)
@@ -23,9 +25,7 @@ class KerasWeights:
                 facts.update(kind="recurrent", cell=self.recurrent.made_here(layer).cell)
             else:
                 names = list(arrays)
-                facts["kind"] = "other"
-                if type(layer).__name__ == "Embedding":
-                    facts["kind"] = "embedding"
+                facts["kind"] = KINDS.get(type(layer).__name__, "other")
             facts["shapes"] = [(name, list(arrays[name].shape)) for name in names]
             layers.append(facts)
         return layers
