@@ -254,7 +254,7 @@ def trained(folder):
     of_file = keras.saving.load_model(folder / "framework/0/model.keras")
     of_file.compile(loss=model["loss"], metrics=["accuracy"])
     with numpy.load(folder / "validation.npz") as arrays:
-        result = of_file.evaluate(arrays["input0"], arrays["labels"], verbose=0, return_dict=True)
+        result = of_file.evaluate(arrays["inputs.0"], arrays["labels"], verbose=0, return_dict=True)
     return {
         "model": prepared["validation"],
         "evaluate": result["accuracy"],

@@ -22,7 +22,7 @@ import numpy
 
 from rnnserve import FULL_PRECISION, runtime
 from rnnserve.refusals import Refused
-from rnnworker import proc_files
+from rnnworker import proc_files, trees
 from rnnworker.serving import accuracy, equality
 
 BUSY = 0.05  # of the CPU time of a turn: a thread with less does not count
@@ -71,7 +71,10 @@ class Server:
         with open(str(folder / "prepared.json")) as file:
             self.prepared = json.load(file)
         self.cases = self.prepared["cases"]
-        self.arrays = _read(folder / "cases.npz", len(self.cases))
+        with numpy.load(str(folder / "cases.npz")) as arrays:
+            kept = trees.nested(arrays)["cases"]
+        # For each case its inputs, and its expected outputs by call.
+        self.arrays = [(list(case["inputs"]), case["calls"]) for case in kept]
         self.files = folder / self.prepared["runtimes"][job["runtime"]["name"]]["folder"]
         self.threads = job["threads"]
         if (self.files / "0" / "model.keras").exists() and ".py:" in job["function"]:
@@ -143,11 +146,10 @@ class Server:
         if not self.is_lower or model is None or has_errors:
             return None
         with numpy.load(str(self.validation)) as arrays:
-            asked = _numbered(arrays, "input")
-            labels = arrays["labels"]
+            kept = trees.nested(arrays)
         batch = len(self.arrays[model["case"]][0][0])
-        outputs = accuracy.outputs_of(self.answer_of(model["case"]), asked, batch)
-        return accuracy.value_of(model["loss"], outputs, labels)
+        outputs = accuracy.outputs_of(self.answer_of(model["case"]), kept["inputs"], batch)
+        return accuracy.value_of(model["loss"], outputs, kept["labels"])
 
     def compared(self, name, call, found, wanted):
         if len(found) != len(wanted):
@@ -200,26 +202,6 @@ class Server:
             "peak": proc_files.memory_bytes("VmHWM", "/proc/self/status") + self.unseen,
             "ended": time.process_time(),
         }
-
-
-def _read(path, number):
-    """For each case (its inputs, its expected outputs by call)."""
-    found = []
-    with numpy.load(str(path)) as arrays:
-        for case in range(number):
-            inputs = _numbered(arrays, "case{}_input".format(case))
-            calls = []
-            for call in range(2):
-                calls.append(_numbered(arrays, "case{}_call{}_output".format(case, call)))
-            found.append((inputs, calls))
-    return found
-
-
-def _numbered(arrays, start):
-    found = []
-    while start + str(len(found)) in arrays:
-        found.append(arrays[start + str(len(found))])
-    return found
 
 
 def _thread_seconds():

@@ -164,8 +164,8 @@ def validate(job, model, source, case, batch, folder):
     arrays = cases.inputs_of(source, model, accuracy.SAMPLES)
     labels = numpy.asarray(labels)[: len(arrays[0])]
     outputs = accuracy.outputs_of(lambda asked: by_keras(model, asked), arrays, batch)
-    named = {"input{}".format(place): array for place, array in enumerate(arrays)}
-    numpy.savez(str(folder / "validation.npz"), labels=labels, **named)
+    kept = {"inputs": arrays, "labels": labels}
+    numpy.savez(str(folder / "validation.npz"), **dict(trees.named(kept)))
     return {
         "name": name,
         "loss": loss,
@@ -256,15 +256,11 @@ def shapes_in(asked):
 
 
 def write_cases(path, asked, expected):
-    arrays = {}
-    for number, inputs in enumerate(asked):
-        for place, array in enumerate(inputs):
-            arrays["case{}_input{}".format(number, place)] = array
-        for call, outputs in enumerate(expected[number]):
-            for place, array in enumerate(outputs):
-                name = "case{}_call{}_output{}".format(number, call, place)
-                arrays[name] = numpy.asarray(array, "float64")
-    numpy.savez(str(path), **arrays)
+    made = []
+    for inputs, calls in zip(asked, expected):
+        calls = trees.mapped(lambda array: numpy.asarray(array, "float64"), calls)
+        made.append({"inputs": inputs, "calls": calls})
+    numpy.savez(str(path), **dict(trees.named({"cases": made})))
 
 
 def export_all(model, runtimes, shapes, folder):
