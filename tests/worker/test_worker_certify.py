@@ -19,17 +19,17 @@ from rnnworker import (
     reference,
     weights,
 )
-from rnnworker.initializers import DRAWN, stream
+from rnnworker.initializers import drawn, stream
 
 
 def first_weights(inputs: int, units: int) -> dict[str, numpy.ndarray]:
     """The canonical arrays of an LSTM as Keras initializes it."""
-    drawn = {
-        "kernel": DRAWN["GlorotUniform"]((inputs, 4 * units), stream(0, "LSTM", 0), {}),
-        "recurrent": DRAWN["Orthogonal"]((units, 4 * units), stream(0, "LSTM", 1), {}),
+    arrays = {
+        "kernel": drawn("GlorotUniform", (inputs, 4 * units), stream(0, "LSTM", 0), {}),
+        "recurrent": drawn("Orthogonal", (units, 4 * units), stream(0, "LSTM", 1), {}),
         "bias": numpy.repeat([0.0, 1.0, 0.0, 0.0], units),
     }
-    return {name: array.astype("float32") for name, array in drawn.items()}
+    return {name: array.astype("float32") for name, array in arrays.items()}
 
 
 def test_relative_error_is_on_the_scale_of_the_array() -> None:
