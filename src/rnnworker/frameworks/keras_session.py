@@ -508,7 +508,7 @@ class KerasSession(KerasWeights, KerasTraining):
     def _layer_names(self):
         """The names of the recurrent layers, and of the others."""
         own = [layer.name for layer in self.recurrent.layers]
-        every = [layer.name for layer in self._leaves(inner_of(self.model))]
+        every = [layer.name for layer in self.outside_recurrent(inner_of(self.model))]
         return own, [name for name in every if name not in own]
 
     def _short_layers(self):

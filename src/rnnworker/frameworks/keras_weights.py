@@ -94,7 +94,7 @@ class KerasWeights:
         found = []
         self._own = {}  # id of a layer → those of its weights that are in no other one
         seen = set()
-        for layer in self._leaves([self.model]):
+        for layer in self.outside_recurrent([self.model]):
             if self.recurrent.made_here(layer) is not None:
                 own = list(layer.weights)
             else:
@@ -106,16 +106,9 @@ class KerasWeights:
                 self._own[id(layer)] = own
         return found
 
-    def _leaves(self, layers):
+    def outside_recurrent(self, layers):
         """The `layers` and those inside them, but for those inside a recurrent layer."""
-        leaves = []
-        for layer in layers:
-            if any(layer is each for each in leaves):
-                continue
-            leaves.append(layer)
-            if self.recurrent.made_here(layer) is None:
-                leaves += self._leaves(inner_of(layer))
-        return leaves
+        return flat(layers, lambda layer: self.recurrent.made_here(layer) is None)
 
     def count_of(self, layer):
         """The number of weights of a layer in `weighted`."""

@@ -27,22 +27,15 @@ def classes_of(layers):
 def names(model, layers):
     """The names of the layers of `model` that draw a mask or noise in each training step, without
     those inside another of them. `layers`: Keras's module."""
-    return _names(composed.inner_of(model), classes_of(layers), set())
+    classes = classes_of(layers)
 
-
-def _names(inner, classes, seen):
-    found = []
-    for layer in inner:
-        if id(layer) in seen:
-            continue
-        seen.add(id(layer))
+    def draws(layer):
         settings = [setting for kind, setting in classes.items() if isinstance(layer, kind)]
         settings += ["dropout", "recurrent_dropout"]  # of recurrent layers
-        if any(getattr(layer, setting, 0) for setting in settings):
-            found.append(layer.name)
-        else:
-            found += _names(composed.inner_of(layer), classes, seen)
-    return found
+        return any(getattr(layer, setting, 0) for setting in settings)
+
+    found = composed.flat(composed.inner_of(model), lambda layer: not draws(layer))
+    return [layer.name for layer in found if draws(layer)]
 
 
 def off(model, layers):

@@ -155,12 +155,20 @@ def inner_of(layer):
     return [] if wrapped is None else [wrapped]
 
 
-def flat(layers):
-    """`layers` and all layers inside them."""
+def flat(layers, enters=lambda layer: True):
+    """`layers` and all layers inside them, each once and before those inside it. `enters`: a
+    function that says of a layer whether those inside it belong to them."""
     found = []
-    for layer in layers:
+    seen = set()
+    waiting = list(layers)
+    while waiting:
+        layer = waiting.pop(0)
+        if id(layer) in seen:
+            continue
+        seen.add(id(layer))
         found.append(layer)
-        found += flat(inner_of(layer))
+        if enters(layer):
+            waiting = inner_of(layer) + waiting
     return found
 
 
