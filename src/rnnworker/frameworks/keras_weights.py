@@ -44,8 +44,8 @@ class KerasWeights:
             if layer in self.recurrent.layers:
                 self.recurrent.from_canonical(layer, arrays)
                 continue
-            named = self._named(layer)
-            self.write([variable for _, variable in named], [arrays[name] for name, _ in named])
+            named = self._own[id(layer)]
+            self.write(list(named.values()), [arrays[name] for name in named])
 
     def trained(self):
         """Which arrays of the layers in `weighted` are trained, {array: bool} for each."""
@@ -54,7 +54,8 @@ class KerasWeights:
             variables = layer.trainable_weights
             if self.recurrent.made_here(layer) is None:
                 trained = set(map(id, variables))
-                flags = {name: id(each) in trained for name, each in self._named(layer)}
+                own = self._own[id(layer)]
+                flags = {name: id(own[name]) in trained for name in own}
             else:
                 names = ()
                 if variables:
@@ -92,7 +93,8 @@ class KerasWeights:
         """The layers that have weights of their own, not only those of layers inside them, in
         order, and the recurrent layers."""
         found = []
-        self._own = {}  # id of a layer → those of its weights that are in no other one
+        # id of a layer → its weights that are in no other one: {name: variable}.
+        self._own = {}
         seen = set()
         for layer in self.outside_recurrent([self.model]):
             if self.recurrent.made_here(layer) is not None:
@@ -103,7 +105,7 @@ class KerasWeights:
             seen.update(map(id, own))
             if own:
                 found.append(layer)
-                self._own[id(layer)] = own
+                self._own[id(layer)] = dict(zip(_names(own), own))
         return found
 
     def outside_recurrent(self, layers):
@@ -114,17 +116,12 @@ class KerasWeights:
         """The number of weights of a layer in `weighted`."""
         return len(self._own[id(layer)])
 
-    def _named(self, layer):
-        """[(name, variable)] of the weights of a layer in `weighted`, each name once."""
-        return list(zip(_names(self._own[id(layer)]), self._own[id(layer)]))
-
     def _canonical(self, layer):
         """The weights of a layer, {name: array}; those of a recurrent layer in canonical form."""
         if layer in self.recurrent.layers:
             return self.recurrent.to_canonical(layer)
-        named = self._named(layer)
-        values = self.read([variable for _, variable in named])
-        return dict(zip([name for name, _ in named], values))
+        named = self._own[id(layer)]
+        return dict(zip(named, self.read(list(named.values()))))
 
 
 def _of_its_own(layer):
