@@ -90,19 +90,16 @@ def recurrent_layers(model):
     keras = keras_of(model)
     found = []
     for layer in [model] + _inside(model):
-        if isinstance(layer, keras.layers.RNN) and _cells(keras, layer) and layer not in found:
+        if not isinstance(layer, keras.layers.RNN) or layer in found:
+            continue
+        cells = getattr(layer.cell, "cells", None) or [layer.cell]
+        if any(isinstance(cell, tuple(keras.cells.values())) for cell in cells):
             found.append(layer)
     return found
 
 
 def _inside(model):
     return [layer for layer in model._flatten_layers() if layer is not model]
-
-
-def _cells(keras, layer):
-    cell = layer.cell
-    cells = getattr(cell, "cells", None) or [cell]
-    return [each for each in cells if isinstance(each, tuple(keras.cells.values()))]
 
 
 def _named(kernel):

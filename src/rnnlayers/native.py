@@ -74,13 +74,10 @@ def _parameters(torch, cell, gates):
         bias = cell.bias.value
         found += [bias[0], bias[1]] if bias.dim() == 2 else [bias, torch.zeros_like(bias)]
     if gates == 3:
-        return [_r_z_n(torch, array) for array in found]
+        for place, rows in enumerate(found):
+            z, r, n = torch.chunk(rows, 3)
+            found[place] = torch.cat([r, z, n])
     return found
-
-
-def _r_z_n(torch, rows):
-    z, r, n = torch.chunk(rows, 3)
-    return torch.cat([r, z, n])
 
 
 class OfJax:

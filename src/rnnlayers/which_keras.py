@@ -25,20 +25,15 @@ class Keras:
     def function(self, activation):
         """The name of an activation, ``tanh``, if it is the function of Keras, of its backend or of
         ``keras.ops``; None of any other one."""
-        for name in ("tanh", "sigmoid", "relu"):
-            known = [getattr(self.activations, name)]
-            for module in self._modules_of_functions():
-                known.append(getattr(module, name, None))
-            if any(activation is function for function in known):
-                return name
-        return None
-
-    def _modules_of_functions(self):
         backend = importlib.import_module(self.backend)
-        modules = [backend, getattr(backend, "nn", None)]
+        modules = [self.activations, backend, getattr(backend, "nn", None)]
         if self.is_keras3:
             modules.append(importlib.import_module("keras").ops)
-        return modules
+        for name in ("tanh", "sigmoid", "relu"):
+            known = [getattr(module, name, None) for module in modules]
+            if activation is not None and any(activation is each for each in known):
+                return name
+        return None
 
 
 def keras_of(model):

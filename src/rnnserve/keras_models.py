@@ -63,8 +63,8 @@ def own_classes(base):
 
 def reset_states(model):
     """Sets the states of layers that keep them between calls to zero."""
-    for layer in model._flatten_layers():
-        if getattr(layer, "stateful", False) and getattr(layer, "states", None) is not None:
+    for layer in stateful_layers(model):
+        if getattr(layer, "states", None) is not None:
             layer.reset_states()
 
 
@@ -73,19 +73,13 @@ def states_of(model):
     model."""
     import keras
 
-    found = []
-    for layer in model._flatten_layers():
-        if getattr(layer, "stateful", False) and getattr(layer, "states", None) is not None:
-            found += keras.tree.flatten(layer.states)
-    return found
+    states = [getattr(layer, "states", None) for layer in stateful_layers(model)]
+    return [state for state in keras.tree.flatten(states) if state is not None]
 
 
-def stateful_layer(model):
-    """The first layer that keeps its states between calls, or None."""
-    for layer in model._flatten_layers():
-        if getattr(layer, "stateful", False):
-            return layer
-    return None
+def stateful_layers(model):
+    """The layers that keep their states between calls."""
+    return [layer for layer in model._flatten_layers() if getattr(layer, "stateful", False)]
 
 
 def packed(model, arrays):

@@ -95,18 +95,11 @@ def load(folder, threads, xnnpack=True):
             str(folder / FILE), num_threads=threads, experimental_op_resolver_type=resolver
         )
         interpreter.allocate_tensors()
-        signature = interpreter.get_signature_list()["serve"]
+        runner = interpreter.get_signature_runner("serve")
     except (RuntimeError, ValueError) as error:
         raise Refused(f"LiteRT cannot read the file: {first_words(error)}") from error
-    # The details of a signature are in the order of its names, those of the file in any order.
-    by_name = {}
-    for each in interpreter.get_input_details() + interpreter.get_output_details():
-        by_name[each["name"].partition(":")[0]] = each["index"]
-    inputs = [by_name[f"serve_{name}"] for name in sorted(signature["inputs"], key=_number)]
-    order = sorted(signature["outputs"], key=_number)
-    runner = interpreter.get_signature_runner("serve")
-    details = runner.get_output_details()
-    outputs = [details[name]["index"] for name in order]
+    inputs = _indices(runner.get_input_details())
+    outputs = _indices(runner.get_output_details())
 
     def answer(arrays):
         for index, array in zip(inputs, arrays, strict=True):
@@ -117,5 +110,7 @@ def load(folder, threads, xnnpack=True):
     return answer
 
 
-def _number(name):
-    return int(name.rpartition("_")[2])
+def _indices(details):
+    """The indices of tensors called ``…_0``, ``…_1``, … in this order."""
+    names = sorted(details, key=lambda name: int(name.rpartition("_")[2]))
+    return [details[name]["index"] for name in names]

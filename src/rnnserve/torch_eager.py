@@ -13,7 +13,15 @@ from pathlib import Path
 import numpy
 
 from rnnserve.refusals import Refused, of_layer, of_precision
-from rnnserve.walk import WITHOUT_EFFECT, Value, Walk, activation_name, flat
+from rnnserve.walk import (
+    Value,
+    Walk,
+    activation_name,
+    arrays_of,
+    check_directions,
+    concatenated,
+    flat,
+)
 
 FIXED_SHAPES = False
 MODULE = Path(__file__).with_name("torch_module.py")
@@ -29,7 +37,12 @@ with torch.inference_mode():
 ACTIVATIONS = ("linear", "tanh", "sigmoid", "relu", "elu", "softplus", "softsign", "softmax")
 PRECISIONS = ("float32", "bfloat16", "int8")
 NO_MASKS = "torch.nn has no masks"
-CELLS = {"LSTMCell": "lstm", "GRUCell": "gru", "SimpleRNNCell": "rnn"}
+# Keras's cell → that of `torch_module.CELLS`, its gates as places among Keras's (GRU: z, r, h).
+CELLS = {
+    "LSTMCell": ("lstm", (0, 1, 2, 3)),
+    "GRUCell": ("gru", (1, 0, 2)),
+    "SimpleRNNCell": ("rnn", (0,)),
+}
 
 
 def CODE(compiled=False, precision="float32"):
@@ -49,7 +62,7 @@ def export(model, arrays, folder):
     inputs = [Value(number, tuple(each.shape)) for number, each in enumerate(model.inputs)]
     steps.number = len(inputs)
     outputs = flat(steps.model(model, inputs))
-    described = {"steps": steps.found, "outputs": [value.name for value in outputs]}
+    described = {"steps": steps.found, "outputs": [value.tensor for value in outputs]}
     (folder / "model.json").write_text(json.dumps(described))
     numpy.savez(folder / "model.npz", **steps.arrays)
     shutil.copy(MODULE, folder)
@@ -91,79 +104,77 @@ class _Steps(Walk):
         self.arrays = {}
         self.number = 0
 
-    def mask_operation(self, operation, kind, arguments, options):
+    def mask_operation(self, operation, kind, arguments):
         raise of_layer(operation, NO_MASKS)
 
-    def translated(self, layer, kind, arguments, options):
-        import keras
+    def masked(self, layer, value, mask):
+        raise of_layer(layer, NO_MASKS)
 
-        if kind == "Masking" or "mask" in options:
-            raise of_layer(layer, NO_MASKS)
-        if options or len(arguments) != 1:
-            raise of_layer(layer, f"has further arguments: {', '.join(options) or 'states'}")
-        (value,) = arguments
-        if kind == "Concatenate":
-            axis = layer.axis % len(value[0].shape)
-            sizes = [each.shape[axis] for each in value]
-            shape = list(value[0].shape)
-            shape[axis] = None if None in sizes else sum(sizes)
-            return self.step("Concatenate", value, {"axis": axis}, {}, tuple(shape))
-        if not isinstance(value, Value):
+    def of_Masking(self, layer, value):
+        raise of_layer(layer, NO_MASKS)
+
+    def merged(self, layer, kind, values):
+        if kind != "Concatenate":
             raise of_layer(layer, "has several inputs")
-        if kind in WITHOUT_EFFECT:
-            return value
-        if isinstance(layer, keras.layers.Bidirectional):
-            if layer.merge_mode != "concat":
-                raise of_layer(layer, f"torch.nn has no merge_mode={layer.merge_mode}")
-            if layer.forward_layer.go_backwards or not layer.backward_layer.go_backwards:
-                raise of_layer(layer, "its forward layer runs backwards, or both layers forwards")
-            return self.recurrent(layer, value, [layer.forward_layer, layer.backward_layer])
-        if isinstance(layer, keras.layers.RNN):
-            return self.recurrent(layer, value, [layer])
-        return self.by_kind(layer, kind, value)
+        axis = layer.axis % len(values[0].shape)
+        return self.step(kind, values, {"axis": axis}, {}, concatenated(values, axis))
+
+    def bidirectional(self, layer, value, states):
+        if layer.merge_mode != "concat":
+            raise of_layer(layer, f"torch.nn has no merge_mode={layer.merge_mode}")
+        check_directions(layer)
+        return self.directions(layer, [layer.forward_layer, layer.backward_layer], value, states)
+
+    def recurrent(self, layer, value, states):
+        return self.directions(layer, [layer], value, states)
 
     def step(self, kind, values, settings, arrays, shape):
         """Adds a step and returns its output. `arrays`: name → array of its part."""
         for name, array in arrays.items():
             array = numpy.ascontiguousarray(array, "float32")
-            self.arrays[f"parts.{len(self.found)}.layer.{name}"] = array
-        numbers = [value.name for value in values]
+            self.arrays[f"parts.{len(self.found)}.{name}"] = array
+        numbers = [value.tensor for value in values]
         self.found.append({"kind": kind, "inputs": numbers, "settings": settings})
         self.number += 1
         return Value(self.number - 1, shape)
 
     def of_Activation(self, layer, value):
-        settings = {"activation": _activation(layer, layer.activation, ACTIVATIONS)}
-        return self.step("Activation", [value], settings, {}, value.shape)
+        name = _activation(layer, layer.activation, ACTIVATIONS)
+        if name == "linear":
+            return value
+        return self.step("Activation", [value], {"activation": name}, {}, value.shape)
 
     def of_Dense(self, layer, value):
-        settings = {
-            "features": value.shape[-1],
-            "units": layer.units,
-            "activation": _activation(layer, layer.activation, ACTIVATIONS),
-        }
-        bias = numpy.zeros(layer.units)
+        settings = {"in_features": value.shape[-1], "out_features": layer.units}
+        arrays = {"weight": numpy.asarray(layer.kernel).T, "bias": numpy.zeros(layer.units)}
         if layer.use_bias:
-            bias = numpy.asarray(layer.bias)
-        arrays = {"weight": numpy.asarray(layer.kernel).T, "bias": bias}
-        return self.step("Dense", [value], settings, arrays, (*value.shape[:-1], layer.units))
+            arrays["bias"] = numpy.asarray(layer.bias)
+        shape = (*value.shape[:-1], layer.units)
+        return self.of_Activation(layer, self.step("Linear", [value], settings, arrays, shape))
 
     def of_Embedding(self, layer, value):
         if layer.mask_zero:
             raise of_layer(layer, NO_MASKS)
-        settings = {"words": layer.input_dim, "units": layer.output_dim}
+        settings = {"num_embeddings": layer.input_dim, "embedding_dim": layer.output_dim}
         arrays = {"weight": numpy.asarray(layer.embeddings)}
         return self.step("Embedding", [value], settings, arrays, (*value.shape, layer.output_dim))
 
-    def recurrent(self, layer, value, directions):
+    def directions(self, layer, directions, value, states):
+        """The step of a `layer` that computes its one direction or both."""
+        if states is not None:
+            raise of_layer(layer, "has further arguments: initial_state")
         first = directions[0]
         kind, options = _kind(first)
+        _, order = CELLS[type(first.cell).__name__]
         arrays = {}
         for each, suffix in zip(directions, ("", "_reverse"), strict=False):
             if _kind(each) != (kind, options):
                 raise of_layer(layer, "its two layers have different settings")
-            for name, array in _arrays(kind, each.cell).items():
-                arrays[f"{name}_l0{suffix}"] = array
+            kernel, recurrent, (bias, second_bias) = arrays_of(each.cell, order)
+            arrays[f"layer.weight_ih_l0{suffix}"] = kernel.T
+            arrays[f"layer.weight_hh_l0{suffix}"] = recurrent.T
+            arrays[f"layer.bias_ih_l0{suffix}"] = bias
+            arrays[f"layer.bias_hh_l0{suffix}"] = second_bias
         if first.return_state or first.stateful:
             raise of_layer(layer, "return_state and stateful have no translation")
         units = first.cell.units
@@ -192,9 +203,10 @@ def _activation(layer, activation, known):
 def _kind(layer):
     """(the cell of `torch_module.CELLS`, further arguments of its class)."""
     cell = layer.cell
-    kind = CELLS.get(type(cell).__name__)
-    if kind is None or type(cell).__module__.partition(".")[0] != "keras":
-        raise of_layer(layer, f"the cell {type(cell).__name__} is not in torch.nn")
+    name = type(cell).__name__
+    if name not in CELLS or type(cell).__module__.partition(".")[0] != "keras":
+        raise of_layer(layer, f"the cell {name} is not in torch.nn")
+    kind, _ = CELLS[name]
     if kind == "rnn":
         return kind, {"nonlinearity": _activation(layer, cell.activation, ("tanh", "relu"))}
     _activation(layer, cell.activation, ("tanh",))
@@ -202,25 +214,3 @@ def _kind(layer):
     if kind == "gru" and not cell.reset_after:
         raise of_layer(layer, "torch's GRU resets after the product, this one before it")
     return kind, {}
-
-
-def _arrays(kind, cell):
-    """The weights of one direction under torch's names, in its order of gates."""
-    bias = numpy.zeros((2, cell.kernel.shape[1]), "float32")
-    if cell.use_bias:
-        given = numpy.atleast_2d(numpy.asarray(cell.bias))
-        bias[: len(given)] = given
-    return {
-        "weight_ih": _gates(kind, numpy.asarray(cell.kernel)).T,
-        "weight_hh": _gates(kind, numpy.asarray(cell.recurrent_kernel)).T,
-        "bias_ih": _gates(kind, bias)[0],
-        "bias_hh": _gates(kind, bias)[1],
-    }
-
-
-def _gates(kind, array):
-    """Keras's z, r, h → torch's r, z, n of a GRU; an LSTM has i, f, g, o in both."""
-    if kind != "gru":
-        return array
-    z, r, h = numpy.split(array, 3, axis=-1)
-    return numpy.concatenate([r, z, h], axis=-1)

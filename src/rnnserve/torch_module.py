@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 FUNCTIONS = {
-    "linear": lambda x: x,
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "relu": torch.relu,
@@ -51,16 +50,6 @@ class Recurrent(nn.Module):
         return last[0]
 
 
-class Dense(nn.Module):
-    def __init__(self, features, units, activation):
-        super().__init__()
-        self.layer = nn.Linear(features, units)
-        self.activation = activation
-
-    def forward(self, x):
-        return FUNCTIONS[self.activation](self.layer(x))
-
-
 class Activation(nn.Module):
     def __init__(self, activation):
         super().__init__()
@@ -70,13 +59,9 @@ class Activation(nn.Module):
         return FUNCTIONS[self.activation](x)
 
 
-class Embedding(nn.Module):
-    def __init__(self, words, units):
-        super().__init__()
-        self.layer = nn.Embedding(words, units)
-
+class Embedding(nn.Embedding):
     def forward(self, x):
-        return self.layer(x.long())
+        return super().forward(x.long())
 
 
 class Concatenate(nn.Module):
@@ -88,7 +73,7 @@ class Concatenate(nn.Module):
         return torch.cat(parts, self.axis)
 
 
-KINDS = {kind.__name__: kind for kind in (Recurrent, Dense, Activation, Embedding, Concatenate)}
+KINDS = (Recurrent, nn.Linear, Activation, Embedding, Concatenate)
 
 
 class Model(nn.Module):
@@ -99,7 +84,8 @@ class Model(nn.Module):
         described = json.loads((Path(folder) / "model.json").read_text())
         self.steps = described["steps"]
         self.outputs = described["outputs"]
-        self.parts = nn.ModuleList(KINDS[each["kind"]](**each["settings"]) for each in self.steps)
+        kinds = {kind.__name__: kind for kind in KINDS}
+        self.parts = nn.ModuleList(kinds[each["kind"]](**each["settings"]) for each in self.steps)
         with numpy.load(Path(folder) / "model.npz") as arrays:
             state = {name: torch.from_numpy(arrays[name]) for name in arrays}
         self.load_state_dict(state)

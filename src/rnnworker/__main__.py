@@ -1,10 +1,12 @@
 """``python path/to/rnnworker RUN.json`` executes one run in the environment of this interpreter;
-with ``--import`` it executes several (see `importer`).
+with ``--import`` it executes several (see `importer`), and with ``--serving`` before that it serves
+with a model in place of training it.
 
 The worker is started by the path of its folder, not by ``-m``: the parent folder may be the
 site-packages of the controller, which must not be on the path of the build under test.
 """
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -29,12 +31,19 @@ def _load(name, folder):
 
 
 if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    serves = arguments[0] == "--serving"
+    if serves:
+        arguments.pop(0)
     if "rnnworker" not in sys.modules:
-        load_package()
-    if sys.argv[1] == "--import":
+        load_package(["rnnserve"] if serves else [])
+    if arguments[0] == "--import":
         from rnnworker.importer import main
 
-        sys.exit(main(*sys.argv[2:]))
+        sys.exit(main(*arguments[1:]))
+    if serves:
+        # By name, so that it does not count towards the digest of a run.
+        sys.exit(importlib.import_module("rnnworker.serving.prepare").main(*arguments))
     from rnnworker.run import main
 
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(arguments))

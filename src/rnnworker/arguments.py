@@ -1,20 +1,17 @@
 """Which arguments ``recurrent(units, …)`` takes.
 
 A kernel that computes Keras's own layers (`rnnlayers`) takes all of them; what it cannot compute,
-it refuses when the model is built. An implementation with weights of its own takes those of `table`
-and refuses any other: no argument is ever ignored. Standard library only.
+it refuses when the model is built. An implementation with weights of its own takes few of them and
+refuses any other: no argument is ever ignored. Standard library only.
 """
 
 import difflib
-from typing import Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from rnnworker.json_types import Config
 from rnnworker.options import (
     GATED,
-    IMPLEMENTATIONS,
-    IN_PLACE,
     LONGEST,
-    WITHOUT_LAYERS,
     honoured,
     is_user_file,
 )
@@ -27,8 +24,6 @@ FOR_ALL = ("name", "return_sequences", "go_backwards", "unit_forget_bias") + INI
 OF_ANY_LAYER = ("trainable", "input_shape", "batch_input_shape", "batch_shape", "input_dim")
 DROPOUT = ("dropout", "recurrent_dropout")
 OF_KERAS = ("seed", "zero_output_for_mask", "stateful", "return_state")
-_OTHERS = tuple(IN_PLACE) + WITHOUT_LAYERS
-WITH_OWN_WEIGHTS = tuple(name for name in IMPLEMENTATIONS if name not in _OTHERS)
 # Argument → what decides it in rnnbench.
 DECIDED = {
     "unroll": "write rnn=unrolled in the grid",
@@ -151,22 +146,6 @@ def known_arguments() -> List[str]:
     """Every argument that some implementation honours, and those that are refused by name."""
     names = FOR_ALL + OF_ANY_LAYER + DROPOUT + OF_KERAS + NOWHERE
     return sorted(set(names) | set(DECIDED) | set(_of_the_cell("lstm")))
-
-
-def table(cell: str, framework: str) -> Dict[str, List[str]]:
-    """Returns {argument: implementations with weights of their own that take it}, in the order of
-    `IMPLEMENTATIONS`. The arguments that a model cannot set have no entry."""
-    config = {"cell": {"name": cell}, "build": {"framework": framework}}
-    found = {}
-    for argument in known_arguments():
-        able = []
-        for name in WITH_OWN_WEIGHTS:
-            own = dict(config, rnn={"implementation": name})
-            if supports(own, argument):
-                able.append(name)
-        if argument not in DECIDED and argument not in NOWHERE:
-            found[argument] = able
-    return found
 
 
 def _shown(value: object) -> str:

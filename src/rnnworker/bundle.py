@@ -106,7 +106,7 @@ class Session(Measuring):
         self.given_up: Set[str] = set()  # of those among them that take too long for this session
         self.packed = time.monotonic()
         self.packing = 0.0  # seconds that it took
-        self.importers = Importers(lasting=True)
+        self.importers = Importers()
         self.out = os.path.join(options.out, "out")
         os.makedirs(self.out, exist_ok=True)
         self.durations = Durations(options.limit)

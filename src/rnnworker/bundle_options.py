@@ -4,7 +4,7 @@ import argparse
 import os
 import subprocess
 import sys
-from typing import Callable, Collection, Dict, Iterable, Iterator, List, Tuple
+from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Tuple
 
 from rnnworker import cuda_toolkit, workers
 from rnnworker.frameworks.names import FRAMEWORKS
@@ -24,50 +24,38 @@ print(" ".join(name for name in sys.argv[1:] if importlib.util.find_spec(name) i
 CHECK_SECONDS = 120.0
 
 
+OPTIONS: Dict[str, Dict[str, Any]] = {
+    "--stop-after": {
+        "dest": "limit",
+        "type": float,
+        "metavar": "SECONDS",
+        "help": "start no run that may not end by then, and end those that still run",
+    },
+    "--again": {"action": "store_true", "help": "repeat runs that ended with an error"},
+    "--out": {"help": "parent folder of out/ (default: the bundle's folder)"},
+    "--pack": {"metavar": "FILE", "help": "also keep all of out/ in this .tar.gz"},
+    "--no-certificates": {"action": "store_true", "help": "make no certificates"},
+    "--python": {
+        "action": "append",
+        "default": [],
+        "metavar": "BUILD=PATH",
+        "help": "the interpreter of a build (default: this one)",
+    },
+    "--site": {
+        "action": "append",
+        "default": [],
+        "metavar": "BUILD=FOLDER",
+        "help": "a further folder with packages for a build, such as one that pip --target made",
+    },
+}
+
+
 def parser_of(folder: str, description: str) -> argparse.ArgumentParser:
     """Returns the parser of the options of the bundle in `folder`."""
     parser = argparse.ArgumentParser(description=description, epilog=EXIT_CODES)
-    parser.add_argument(
-        "--stop-after",
-        dest="limit",
-        type=float,
-        metavar="SECONDS",
-        help="start no run that may not end by then, and end those that still run",
-    )
-    parser.add_argument(
-        "--again",
-        action="store_true",
-        help="repeat runs that ended with an error",
-    )
-    parser.add_argument(
-        "--out",
-        default=folder,
-        help="parent folder of out/ (default: the bundle's folder)",
-    )
-    parser.add_argument(
-        "--pack",
-        metavar="FILE",
-        help="also keep all of out/ in this .tar.gz",
-    )
-    parser.add_argument(
-        "--no-certificates",
-        action="store_true",
-        help="make no certificates",
-    )
-    parser.add_argument(
-        "--python",
-        action="append",
-        default=[],
-        metavar="BUILD=PATH",
-        help="the interpreter of a build (default: this one)",
-    )
-    parser.add_argument(
-        "--site",
-        action="append",
-        default=[],
-        metavar="BUILD=FOLDER",
-        help="a further folder with packages for a build, such as one that pip --target made",
-    )
+    for name, settings in OPTIONS.items():
+        parser.add_argument(name, **settings)
+    parser.set_defaults(out=folder)
     return parser
 
 

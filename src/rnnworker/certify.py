@@ -38,8 +38,7 @@ from rnnworker.canonical_weights import Arrays, Weights
 from rnnworker.certified_samples import Size, first_batches, first_orders, not_finite, samples_of
 from rnnworker.differences import differences_of, gradient_errors, relative_error
 from rnnworker.events import Events
-from rnnworker.frameworks import keras_checks, loss_gradients
-from rnnworker.frameworks.names import FRAMEWORKS
+from rnnworker.frameworks import keras_checks
 from rnnworker.json_types import Config, Job, Json
 from rnnworker.precision import Tolerance
 from rnnworker.recurrent import composed
@@ -461,9 +460,8 @@ class Trial:
         if keras_checks.has_own_step(session):
             return
         session.load_weights(self.weights)
-        framework = FRAMEWORKS[self.config["build"]["framework"]]
         with session.without_randomness():
-            gradients_of = loss_gradients.GRADIENTS[framework.engine](session)
+            gradients_of = session.loss_gradients()
             for samples in first_batches(session.arrays, self.config, 1):
                 self.saved["gradients"] += gradients_of(*samples)
 

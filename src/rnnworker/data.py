@@ -1,13 +1,10 @@
 """Reads a dataset's bytes and prepares a model's arrays from them."""
 
-import contextlib
 import hashlib
-import importlib
 import io
 import os
 import pickle
-import sys
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy
 
@@ -177,13 +174,12 @@ def source(
     if path.endswith(".tar.gz"):
         if not trusted:
             raise ValueError("{} holds pickles and is not pinned in data.dvc".format(path))
-        with _names_of_numpy_2():
-            return images.unpickle_cifar10(path)
+        return images.unpickle_cifar10(path)
     return os.path.abspath(path)
 
 
 def _npz(path: str, trusted: bool) -> Dict[str, numpy.ndarray]:
-    with numpy.load(path, allow_pickle=trusted) as file, _names_of_numpy_2():
+    with numpy.load(path, allow_pickle=trusted) as file:
         try:
             return {name: file[name] for name in file.files}
         except ValueError as error:
@@ -194,24 +190,6 @@ def _npz(path: str, trusted: bool) -> Dict[str, numpy.ndarray]:
         except (ImportError, AttributeError, pickle.UnpicklingError) as error:
             fault = "{} holds pickles that NumPy {} cannot read ({}): {}"
             raise ValueError(fault.format(path, numpy.__version__, error, CONVERT)) from error
-
-
-@contextlib.contextmanager
-def _names_of_numpy_2() -> Iterator[None]:
-    """Lets NumPy 1 read pickles made by NumPy 2, which renamed ``numpy.core`` to ``numpy._core``.
-    The names are removed afterwards, because packages use them to detect NumPy 2."""
-    added: List[str] = []
-    if numpy.__version__.startswith("1."):
-        for name in ("numpy._core", "numpy._core.multiarray"):
-            if name not in sys.modules:
-                known = name.replace("_core", "core")
-                sys.modules[name] = importlib.import_module(known)
-                added.append(name)
-    try:
-        yield
-    finally:
-        for name in added:
-            del sys.modules[name]
 
 
 def md5(path: str) -> str:

@@ -5,8 +5,6 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 import numpy
 
-from rnnworker.frameworks import loss_gradients
-from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.precision import NOT_FINITE
 
 INCOMPARABLE = 1e9
@@ -57,8 +55,7 @@ def differences_of(session: Any, batches: Iterable[Sequence[Any]]) -> List[float
 
     **Returns:** the `difference` of each step.
     """
-    framework = FRAMEWORKS[session.config["build"]["framework"]]
-    gradients_of = loss_gradients.GRADIENTS[framework.engine](session)
+    gradients_of = session.loss_gradients()
     variables = session.model.trainable_weights
     is_constrained = any(getattr(variable, "constraint", None) for variable in variables)
     differences = []

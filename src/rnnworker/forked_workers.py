@@ -1,6 +1,5 @@
 """The supervisor's side of workers that are forked from an `importer`."""
 
-import array
 import hashlib
 import os
 import select
@@ -8,7 +7,7 @@ import selectors
 import socket
 import subprocess
 import time
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Set
 
 from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.json_types import Config
@@ -21,8 +20,11 @@ VARIABLE = ("_", "SHLVL", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", "TEMPDIR")
 def may_fork(config: Config) -> bool:
     """Returns whether runs with `config` may be forked from a process that has imported their
     framework: only if that was shown to change nothing (`can_fork`), never with a GPU, and never
-    through a launcher, which may use separate process numbers and descriptors."""
+    through a launcher, which may use separate process numbers and descriptors. Not by a Python
+    before 3.9, which cannot pass descriptors on."""
     build = config["build"]
+    if not hasattr(socket, "send_fds"):
+        return False
     if config["device"].get("kind") != "cpu" or build.get("command"):
         return False
     known = FRAMEWORKS.get(build["framework"])
@@ -41,23 +43,19 @@ def kind_of(member: Member) -> str:
 
 
 class Importers:
-    """The importers of a supervisor's members: one for each group of two or more members of a round
-    with the same command and environment, until the round ends.
+    """The importers of a loop over rounds, one for each kind of its members that may be forked, as
+    many as there are cores: for another one, one that the round does not need ends. They last until
+    `end`."""
 
-    With `lasting`, for a loop over rounds, each member has one. They last until `end`, as many as
-    there are cores; for another one, one that the round does not need ends.
-    """
-
-    def __init__(self, lasting: bool = False) -> None:
-        self._lasting = lasting
-        # Kind → importer that lasts, the one that was needed last at the end.
+    def __init__(self) -> None:
+        # Kind → its importer, the one that was needed last at the end.
         self._kept: Dict[str, Importer] = {}
-        self._kinds: List[str] = []  # of the round's members
-        self._asked: Dict[str, Optional[Importer]] = {}  # kind → importer in this round, or None
+        self._kinds: Set[str] = set()  # of the round's members
+        self._asked: Dict[str, Importer] = {}  # kind → importer that this round has asked for
 
     def begin(self, members: Sequence[Member]) -> None:
         """Begins a round of `members`."""
-        self._kinds = [kind_of(member) for member in members if member.forks]
+        self._kinds = {kind_of(member) for member in members if member.forks}
         self._asked = {}
 
     def importer_for(
@@ -69,54 +67,33 @@ class Importers:
             return None
         kind = kind_of(member)
         if kind not in self._asked:
-            obtained = self._obtained(kind, member)
-            self._asked[kind] = obtained
-            if obtained and obtained.is_working:
-                obtained.watch(selector)
+            self._asked[kind] = self._obtained(kind, member)
+            if self._asked[kind].is_working:
+                self._asked[kind].watch(selector)
         importer = self._asked[kind]
-        if importer is None or importer.gone:
-            return None
-        return importer
+        return None if importer.gone else importer
 
-    def _obtained(self, kind: str, member: Member) -> Optional["Importer"]:
-        """Returns an importer of this `kind`, started for `member` if there is none; None if there
-        is to be none."""
+    def _obtained(self, kind: str, member: Member) -> "Importer":
+        """Returns an importer of this `kind`, started for `member` if there is none."""
         kept = self._kept.pop(kind, None)
-        if kept:
-            self._kept[kind] = kept
-            has_died = kept.gone and kept.ready
-            if not has_died:
-                return kept
+        if kept and kept.gone and kept.ready:  # it has died
             kept.finish()
-        if not self._lasting:
-            if self._kinds.count(kind) < 2:
-                return None
-            return Importer(member)
-        self._make_room()
-        # It outlives the locks of this round.
-        self._kept[kind] = Importer(member._replace(inherit=()))
-        return self._kept[kind]
-
-    def _make_room(self) -> None:
-        """Ends importers that this round does not need, unless there is room for another one."""
-        others = [kind for kind in self._kept if kind not in self._kinds]
-        most = len(os.sched_getaffinity(0))
-        while others and len(self._kept) >= most:
-            self._kept.pop(others.pop(0)).finish()
+            kept = None
+        if kept is None:
+            others = [other for other in self._kept if other not in self._kinds]
+            most = len(os.sched_getaffinity(0))
+            while others and len(self._kept) >= most:
+                self._kept.pop(others.pop(0)).finish()
+            kept = Importer(member._replace(inherit=()))  # it outlives the locks of this round
+        self._kept[kind] = kept
+        return kept
 
     def started(self) -> List["Importer"]:
         """Returns the importers that this round has asked for."""
-        return [importer for importer in self._asked.values() if importer]
-
-    def end_round(self) -> None:
-        """Ends those that do not last. All members have ended."""
-        if not self._lasting:
-            for importer in self.started():
-                importer.finish()
-        self._asked = {}
+        return list(self._asked.values())
 
     def end(self) -> None:
-        """Ends those that last."""
+        """Ends all of them."""
         for importer in self._kept.values():
             importer.finish()
         self._kept = {}
@@ -154,15 +131,32 @@ class Importer:
     def read(self, selector: selectors.BaseSelector) -> None:
         """Reads from the socket that the importer is ready, or that it has ended."""
         selector.unregister(self._socket)
-        self.ready = self._socket.recv(64) == b"ready"
-        self.gone = not self.ready
+        self._read()
 
     def check_limit(self, selector: selectors.BaseSelector) -> None:
         """Kills the importer at its limit; its members then start on their own."""
         if self.is_working and time.monotonic() > self.deadline:
             selector.unregister(self._socket)
-            self.gone = True
-            self._process.kill()
+            self._kill()
+
+    def wait(self) -> bool:
+        """Waits until the importer is `ready`, has ended, or is killed at its limit. Returns
+        whether it was not too late."""
+        seconds = max(0.0, self.deadline - time.monotonic())
+        in_time, _, _ = select.select([self._socket], [], [], seconds)
+        if in_time:
+            self._read()
+        else:
+            self._kill()
+        return bool(in_time)
+
+    def _read(self) -> None:
+        self.ready = self._socket.recv(64) == b"ready"
+        self.gone = not self.ready
+
+    def _kill(self) -> None:
+        self.gone = True
+        self._process.kill()
 
     def fork(self, member: Member, events: int) -> "Forked":
         """Forks a process that does the job of `member` and writes to the descriptor `events`.
@@ -171,11 +165,8 @@ class Importer:
         reports, status = os.pipe()
         try:
             with open(str(member.log), "ab") as output:
-                passed = array.array("i", [status, answers, output.fileno(), events])
-                passed.extend(member.inherit)
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)]
-                job_file = member.command[-1].encode("utf-8")
-                self._socket.sendmsg([job_file], rights)
+                passed = [status, answers, output.fileno(), events, *member.inherit]
+                socket.send_fds(self._socket, [member.command[-1].encode("utf-8")], passed)
         except BaseException:
             os.close(stdin)
             os.close(reports)

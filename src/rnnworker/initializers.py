@@ -15,14 +15,14 @@ from unittest import mock
 
 import numpy
 
-# Initializer → settings of VarianceScaling: scale, mode, distribution.
+# Initializer → what it states as VarianceScaling.
 SCALINGS = {
-    "GlorotUniform": (1.0, "fan_avg", "uniform"),
-    "GlorotNormal": (1.0, "fan_avg", "truncated_normal"),
-    "HeUniform": (2.0, "fan_in", "uniform"),
-    "HeNormal": (2.0, "fan_in", "truncated_normal"),
-    "LecunUniform": (1.0, "fan_in", "uniform"),
-    "LecunNormal": (1.0, "fan_in", "truncated_normal"),
+    "GlorotUniform": {"scale": 1.0, "mode": "fan_avg", "distribution": "uniform"},
+    "GlorotNormal": {"scale": 1.0, "mode": "fan_avg", "distribution": "truncated_normal"},
+    "HeUniform": {"scale": 2.0, "mode": "fan_in", "distribution": "uniform"},
+    "HeNormal": {"scale": 2.0, "mode": "fan_in", "distribution": "truncated_normal"},
+    "LecunUniform": {"scale": 1.0, "mode": "fan_in", "distribution": "uniform"},
+    "LecunNormal": {"scale": 1.0, "mode": "fan_in", "distribution": "truncated_normal"},
 }
 # Standard deviation of a normal distribution cut off at two standard deviations.
 TRUNCATED = 0.87962566103423978
@@ -119,12 +119,6 @@ def _rotated(rows, columns, stream):
     return result
 
 
-def _scaling(name):
-    scale, mode, distribution = SCALINGS[name]
-    stated = {"scale": scale, "mode": mode, "distribution": distribution}
-    return lambda shape, stream, settings: _scaled(shape, stream, stated)
-
-
 # Class of an initializer of Keras → a function of (shape, stream, its settings).
 DRAWN = {
     "RandomUniform": _uniform,
@@ -134,8 +128,14 @@ DRAWN = {
     "Orthogonal": _orthogonal,
     "OrthogonalInitializer": _orthogonal,
 }
-for _name in SCALINGS:
-    DRAWN[_name] = _scaling(_name)
+DRAWN.update(dict.fromkeys(SCALINGS, _scaled))
+
+
+def drawn(kind, shape, stream, settings):
+    """The values that Keras's initializer of the class `kind` with these `settings` would draw from
+    the `stream`, as float32."""
+    stated = dict(settings, **SCALINGS.get(kind, {}))
+    return DRAWN[kind](shape, stream, stated).astype("float32")
 
 
 def stream(*seeds: object) -> numpy.random.RandomState:
@@ -223,8 +223,8 @@ class Draws:
         @functools.wraps(original)
         def drawing(initializer, shape, dtype=None, **settings):
             stated = initializer.get_config()
-            function = DRAWN.get(type(initializer).__name__)
-            if function is None or stated.get("seed") is not None:
+            kind = type(initializer).__name__
+            if kind not in DRAWN or stated.get("seed") is not None:
                 return original(initializer, shape, dtype, **settings)
             layer = self._layer
             number = self._numbers[layer]
@@ -232,8 +232,7 @@ class Draws:
             sizes = tuple(int(size) for size in shape)
 
             def draw():
-                values = function(sizes, stream(self._seed, layer, number), stated)
-                return values.astype("float32")
+                return drawn(kind, sizes, stream(self._seed, layer, number), stated)
 
             return self._as_tensor(draw, sizes, dtype or "float32")
 

@@ -292,7 +292,7 @@ class Running:
         self.is_waiting = False
         try:
             self.close_stdin()
-            _end(self.process)
+            end_process(self.process)
             self.outcome.exit_code = self.process.wait()
             # A launcher (a shell, a container) exits with 128 + the number of the signal that
             # ended its child.
@@ -339,7 +339,7 @@ def _started(member: Member, writer: int) -> "subprocess.Popen[bytes]":
         )
 
 
-def _end(process: Union["Forked", "subprocess.Popen[bytes]"]) -> None:
+def end_process(process: Union["Forked", "subprocess.Popen[bytes]"]) -> None:
     """Ends a process and its children: SIGTERM, then SIGKILL."""
     try:
         process.wait(timeout=GRACE_SECONDS)

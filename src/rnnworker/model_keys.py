@@ -1,5 +1,6 @@
 """Which keys of a model's YAML its code reads: a key that no code reads would be ignored."""
 
+import collections.abc
 import sys
 
 from rnnworker.arguments import Refusal
@@ -50,42 +51,24 @@ COMPILE = ("loss_weights", "weighted_metrics", "run_eagerly", "steps_per_executi
 _read = {}  # function of the model (prepare, build, augment) → the keys that it has read
 
 
-class Recorded(dict):
-    """A model's settings, which record the keys that are read."""
+class Recorded(collections.abc.Mapping, dict):
+    """A model's settings, which add the keys that are read to `keys_read`. All methods of a mapping
+    use the two here."""
 
-    keys_read = frozenset()
+    def __init__(self, settings, keys_read):
+        dict.__init__(self, settings)
+        self.keys_read = keys_read
 
     def __getitem__(self, key):
-        self._note([key])
-        return super().__getitem__(key)
-
-    def get(self, key, default=None):
-        self._note([key])
-        return super().get(key, default)
-
-    def __contains__(self, key):
-        self._note([key])
-        return super().__contains__(key)
+        self.keys_read.add(key)
+        return dict.__getitem__(self, key)
 
     def __iter__(self):
-        self._note(super().keys())
-        return super().__iter__()
+        for key in dict.__iter__(self):
+            self.keys_read.add(key)
+            yield key
 
-    def keys(self):
-        self._note(super().keys())
-        return super().keys()
-
-    def items(self):
-        self._note(super().keys())
-        return super().items()
-
-    def values(self):
-        self._note(super().keys())
-        return super().values()
-
-    def _note(self, keys):
-        if isinstance(self.keys_read, set):
-            self.keys_read.update(keys)
+    __len__ = dict.__len__
 
 
 def recorded(config, reader):
@@ -94,8 +77,7 @@ def recorded(config, reader):
     # Before Python 3.8, ``dict(settings)`` copies a subclass without calling its methods.
     if sys.version_info < (3, 8):
         return config
-    settings = Recorded(config["model"])
-    settings.keys_read = _read.setdefault(reader, set())
+    settings = Recorded(config["model"], _read.setdefault(reader, set()))
     return dict(config, model=settings)
 
 

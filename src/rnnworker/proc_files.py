@@ -47,7 +47,8 @@ def processors(path: str) -> Set[int]:
 
 
 def memory_bytes(name: str = "MemTotal", file: str = "/proc/meminfo") -> Optional[int]:
-    """Returns the value of `name` in ``/proc/meminfo`` in bytes; None if unknown."""
+    """Returns the value of `name` in ``/proc/meminfo`` or a `file` like it, such as
+    ``/proc/self/status``, in bytes; None if unknown."""
     match = re.search(name + r":\s+(\d+) kB", text(file) or "")
     if match is None:
         return None

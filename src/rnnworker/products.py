@@ -1,5 +1,6 @@
 """Counts the matrix products of a model's training step."""
 
+import contextlib
 from typing import Any, Iterable, List, Optional, Tuple
 
 import numpy
@@ -30,25 +31,18 @@ def facts_of(session: Any, layers: Iterable[Json]) -> Json:
 
 def with_sizes(session: Any, layers: Iterable[Json]) -> List[Json]:
     """Returns the weighted `layers` of a session's model, each with ``steps`` (length of a
-    recurrent layer's sequences), ``rows`` (rows of a dense layer's output per sample) and
-    ``dense``. Sizes that are not fixed, or that a model without a graph does not state, are
-    None."""
+    recurrent layer's sequences) and ``rows`` (rows of its output per sample). Sizes that are not
+    fixed, or that a model without a graph does not state, are None."""
     sized = []
     for layer, described in zip(session.weighted(), layers):
-        try:
-            shape, output_shape = session.layer_shapes(layer)
-            inputs = sizes(shape)
-            outputs = sizes(output_shape)
-        except (AttributeError, KeyError, ValueError):  # a model of a class of its own
-            inputs = (None,)
-            outputs = (None, None)
         facts = dict(described, steps=None, rows=None)
-        facts["dense"] = type(layer).__name__ == "Dense"
-        fixed = [size for size in outputs[:-1] if size is not None]
-        if len(fixed) == len(outputs[:-1]):
-            facts["rows"] = int(numpy.prod(fixed))
-        if described["kind"] == "recurrent":
-            facts["steps"] = inputs[0]
+        # A model of a class of its own may not say.
+        with contextlib.suppress(AttributeError, KeyError, ValueError):
+            inputs, outputs = session.layer_shapes(layer)
+            if None not in outputs[:-1]:
+                facts["rows"] = int(numpy.prod(outputs[:-1]))
+            if described["kind"] == "recurrent":
+                facts["steps"] = inputs[0]
         sized.append(facts)
     return sized
 
@@ -66,7 +60,7 @@ def forward_flops(layers: Iterable[Json]) -> Optional[int]:
             for name, shape in layer["shapes"]:
                 if name.split("_")[-1] in RECURRENT:
                     flops += 2 * shape[0] * shape[1] * layer["steps"]
-        elif kind == "other" and layer["dense"] and layer["rows"]:
+        elif kind == "dense" and layer["rows"]:
             k, n = dict(layer["shapes"])["kernel"]
             flops += 2 * layer["rows"] * k * n
         elif kind != "embedding":

@@ -125,16 +125,6 @@ def _forward(
 ) -> Tuple[Array, LayerBack]:
     """(outputs of a layer, its backward step): of all time steps if `sequences`, else of the last
     one. The backward step maps the gradient of the outputs to those of ``x`` and of each array."""
-    if function["go_backwards"]:
-        onwards = dict(function, go_backwards=False)
-        outputs, back_onwards = _forward(cell, _in_reverse(x), arrays, onwards, sequences)
-
-        def back(upstream: Array) -> Arrays:
-            gradients = back_onwards(upstream)
-            gradients["x"] = _in_reverse(gradients["x"])
-            return gradients
-
-        return outputs, back
     parts = canonical_weights.split(arrays)
     if "forward_" in parts:
         return _both_directions(cell, x, parts, function, sequences)
@@ -196,26 +186,19 @@ def _stack(
 def _one_direction(
     cell: str, x: Array, arrays: Arrays, function: Function, sequences: bool
 ) -> Tuple[Array, LayerBack]:
-    step, states = CELLS[cell]
-    squash = ACTIVATIONS[function["activation"]]
-    gate = ACTIVATIONS[function["recurrent_activation"] or "linear"]  # a simple cell has no gates
+    if function["go_backwards"]:
+        x = _in_reverse(x)
+    step, number_of_states = CELLS[cell]
+    layer = _Layer(cell, arrays, function)
     batch, times, _ = x.shape
-    units, columns = arrays["recurrent"].shape
-    arrays = dict(arrays)
-    has_bias = "bias" in arrays
-    if not has_bias:
-        arrays["bias"] = numpy.zeros((2, columns) if cell == "gru" else columns)
-    gradients = {name: numpy.zeros_like(array) for name, array in arrays.items()}
-    # The first row of a GRU's bias, the whole bias of another cell.
-    bias = numpy.atleast_2d(arrays["bias"])[0]
-    bias_gradient = numpy.atleast_2d(gradients["bias"])[0]
-    projected = x @ arrays["kernel"] + bias
-    zeros = (numpy.zeros((batch, units)),) * states
+    units = len(layer.recurrent)
+    projected = x @ arrays["kernel"] + layer.bias
+    zeros = (numpy.zeros((batch, units)),) * number_of_states
     state: States = zeros
     outputs: List[Array] = []
     steps_back: List[StepBack] = []
     for time in range(times):
-        state, step_back = step(projected[:, time], state, arrays, gradients, squash, gate)
+        state, step_back = step(layer, projected[:, time], state)
         outputs.append(state[0])
         steps_back.append(step_back)
 
@@ -229,25 +212,42 @@ def _one_direction(
         for time in reversed(range(times)):
             of_hidden = gradient[0] + upstream[:, time]
             of_projected[:, time], gradient = steps_back[time](of_hidden, *gradient[1:])
-        gradients["kernel"] = numpy.tensordot(x, of_projected, ((0, 1), (0, 1)))
-        bias_gradient[:] += of_projected.sum(axis=(0, 1))
-        if not has_bias:
-            del gradients["bias"]
-        gradients["x"] = of_projected @ arrays["kernel"].T
-        return gradients
+        of_x = of_projected @ arrays["kernel"].T
+        if function["go_backwards"]:
+            of_x = _in_reverse(of_x)
+        of_bias = of_projected.sum(axis=(0, 1))
+        if cell == "gru":
+            of_bias = numpy.stack([of_bias, layer.of_second_bias])
+        found = {
+            "x": of_x,
+            "kernel": numpy.tensordot(x, of_projected, ((0, 1), (0, 1))),
+            "recurrent": layer.of_recurrent,
+            "bias": of_bias,
+        }
+        return {name: found[name] for name in ("x", *arrays)}
 
     if sequences:
         return numpy.stack(outputs, axis=1), back
     return outputs[-1], back
 
 
-def _sigmoid(value: Array) -> Array:
-    squashed: Array = 0.5 * (1.0 + numpy.tanh(0.5 * value))
-    return squashed
+class _Layer:
+    """What the steps of a layer share: its ``recurrent`` array and its biases, its activations and
+    their derivatives, and the gradients that the steps have added up so far."""
 
-
-def _elu(value: Array) -> Array:
-    return numpy.where(value > 0, value, numpy.expm1(numpy.minimum(value, 0)))
+    def __init__(self, cell: str, arrays: Arrays, function: Function) -> None:
+        self.recurrent = arrays["recurrent"]
+        # An LSTM or a simple cell has no second bias, and adds none.
+        self.bias, self.second_bias = numpy.zeros((2, self.recurrent.shape[1]))
+        if cell == "gru" and "bias" in arrays:
+            self.bias, self.second_bias = arrays["bias"]
+        elif "bias" in arrays:
+            self.bias = arrays["bias"]
+        self.squash, self.of_squash = ACTIVATIONS[function["activation"]]
+        # A simple cell has no gates.
+        self.gate, self.of_gate = ACTIVATIONS[function["recurrent_activation"] or "linear"]
+        self.of_recurrent = numpy.zeros_like(self.recurrent)
+        self.of_second_bias = numpy.zeros_like(self.second_bias)
 
 
 def _hard_sigmoid(slope: float) -> Activation:
@@ -259,10 +259,13 @@ def _hard_sigmoid(slope: float) -> Activation:
 
 ACTIVATIONS: Dict[str, Activation] = {
     "tanh": (numpy.tanh, lambda out: 1 - out**2),
-    "sigmoid": (_sigmoid, lambda out: out * (1 - out)),
+    "sigmoid": (lambda value: 0.5 * (1.0 + numpy.tanh(0.5 * value)), lambda out: out * (1 - out)),
     "relu": (lambda value: numpy.maximum(value, 0), lambda out: (out > 0) * 1.0),
     "linear": (lambda value: value, numpy.ones_like),
-    "elu": (_elu, lambda out: numpy.where(out > 0, 1.0, out + 1.0)),
+    "elu": (
+        lambda value: numpy.where(value > 0, value, numpy.expm1(numpy.minimum(value, 0))),
+        lambda out: numpy.where(out > 0, 1.0, out + 1.0),
+    ),
     "softplus": (lambda value: numpy.logaddexp(value, 0), lambda out: 1.0 - numpy.exp(-out)),
     "softsign": (lambda value: value / (1 + abs(value)), lambda out: (1 - abs(out)) ** 2),
     "exponential": (numpy.exp, lambda out: out),
@@ -272,107 +275,78 @@ ACTIVATIONS: Dict[str, Activation] = {
 }
 
 
-# A step of a cell takes x·W + b, the previous states, the canonical arrays, the gradients found so
-# far, and the activations. It returns the new states, the output first, and its backward step: a
-# function of the gradients of the new states. That function adds to the gradients of `recurrent`
-# and of a GRU's second bias, and returns the gradient of x·W + b and those of the previous states.
+# A step of a cell takes its layer, x·W + b, and the previous states. It returns the new states, the
+# output first, and its backward step: a function of the gradients of the new states. That function
+# adds to the gradients in the layer, and returns the gradient of x·W + b and those of the previous
+# states.
 
 
-def _lstm(
-    projected: Array,
-    state: States,
-    arrays: Arrays,
-    gradients: Arrays,
-    squashing: Activation,
-    gating: Activation,
-) -> Tuple[States, StepBack]:
+def _lstm(layer: _Layer, projected: Array, state: States) -> Tuple[States, StepBack]:
     hidden, memory = state
-    recurrent = arrays["recurrent"]
-    squash, of_squash = squashing
-    gate, of_gate = gating
-    gates = projected + hidden @ recurrent
+    gates = projected + hidden @ layer.recurrent
     i, f, c, o = numpy.split(gates, 4, axis=1)
-    i = gate(i)
-    f = gate(f)
-    c = squash(c)
-    o = gate(o)
+    i = layer.gate(i)
+    f = layer.gate(f)
+    c = layer.squash(c)
+    o = layer.gate(o)
     new = f * memory + i * c
-    squashed = squash(new)
+    squashed = layer.squash(new)
 
     def back(grad_hidden: Array, grad_new: Array) -> Tuple[Array, States]:
-        grad_new = grad_new + grad_hidden * o * of_squash(squashed)
-        grad_i = grad_new * c * of_gate(i)
-        grad_f = grad_new * memory * of_gate(f)
-        grad_c = grad_new * i * of_squash(c)
-        grad_o = grad_hidden * squashed * of_gate(o)
+        grad_new = grad_new + grad_hidden * o * layer.of_squash(squashed)
+        grad_i = grad_new * c * layer.of_gate(i)
+        grad_f = grad_new * memory * layer.of_gate(f)
+        grad_c = grad_new * i * layer.of_squash(c)
+        grad_o = grad_hidden * squashed * layer.of_gate(o)
         grad_gates = numpy.concatenate([grad_i, grad_f, grad_c, grad_o], axis=1)
-        gradients["recurrent"] += hidden.T @ grad_gates
-        grad_before = grad_gates @ recurrent.T
+        layer.of_recurrent += hidden.T @ grad_gates
+        grad_before = grad_gates @ layer.recurrent.T
         return grad_gates, (grad_before, grad_new * f)
 
     return (o * squashed, new), back
 
 
-def _gru(
-    projected: Array,
-    state: States,
-    arrays: Arrays,
-    gradients: Arrays,
-    squashing: Activation,
-    gating: Activation,
-) -> Tuple[States, StepBack]:
+def _gru(layer: _Layer, projected: Array, state: States) -> Tuple[States, StepBack]:
     (hidden,) = state
-    recurrent = arrays["recurrent"]
-    squash, of_squash = squashing
-    gate, of_gate = gating
     p_z, p_r, p_h = numpy.split(projected, 3, axis=1)
-    q = hidden @ recurrent + arrays["bias"][1]
+    q = hidden @ layer.recurrent + layer.second_bias
     q_z, q_r, q_h = numpy.split(q, 3, axis=1)
-    z = gate(p_z + q_z)
-    r = gate(p_r + q_r)
-    n = squash(p_h + r * q_h)
+    z = layer.gate(p_z + q_z)
+    r = layer.gate(p_r + q_r)
+    n = layer.squash(p_h + r * q_h)
 
     def back(grad_hidden: Array) -> Tuple[Array, States]:
-        grad_n = grad_hidden * (1 - z) * of_squash(n)
-        grad_z = grad_hidden * (hidden - n) * of_gate(z)
-        grad_r = grad_n * q_h * of_gate(r)
+        grad_n = grad_hidden * (1 - z) * layer.of_squash(n)
+        grad_z = grad_hidden * (hidden - n) * layer.of_gate(z)
+        grad_r = grad_n * q_h * layer.of_gate(r)
         grad_p = numpy.concatenate([grad_z, grad_r, grad_n], axis=1)
         grad_q = numpy.concatenate([grad_z, grad_r, grad_n * r], axis=1)
-        gradients["recurrent"] += hidden.T @ grad_q
-        gradients["bias"][1] += grad_q.sum(axis=0)
-        grad_before = grad_hidden * z + grad_q @ recurrent.T
+        layer.of_recurrent += hidden.T @ grad_q
+        layer.of_second_bias += grad_q.sum(axis=0)
+        grad_before = grad_hidden * z + grad_q @ layer.recurrent.T
         return grad_p, (grad_before,)
 
     return (z * hidden + (1 - z) * n,), back
 
 
-def _gru_reset_before(
-    projected: Array,
-    state: States,
-    arrays: Arrays,
-    gradients: Arrays,
-    squashing: Activation,
-    gating: Activation,
-) -> Tuple[States, StepBack]:
+def _gru_reset_before(layer: _Layer, projected: Array, state: States) -> Tuple[States, StepBack]:
     (hidden,) = state
-    squash, of_squash = squashing
-    gate, of_gate = gating
     gates = 2 * hidden.shape[1]
-    recurrent_zr = arrays["recurrent"][:, :gates]
-    recurrent_h = arrays["recurrent"][:, gates:]
-    both = gate(projected[:, :gates] + hidden @ recurrent_zr)
+    recurrent_zr = layer.recurrent[:, :gates]
+    recurrent_h = layer.recurrent[:, gates:]
+    both = layer.gate(projected[:, :gates] + hidden @ recurrent_zr)
     z, r = numpy.split(both, 2, axis=1)
     reset = r * hidden
-    n = squash(projected[:, gates:] + reset @ recurrent_h)
+    n = layer.squash(projected[:, gates:] + reset @ recurrent_h)
 
     def back(grad_hidden: Array) -> Tuple[Array, States]:
-        grad_n = grad_hidden * (1 - z) * of_squash(n)
-        grad_z = grad_hidden * (hidden - n) * of_gate(z)
+        grad_n = grad_hidden * (1 - z) * layer.of_squash(n)
+        grad_z = grad_hidden * (hidden - n) * layer.of_gate(z)
         grad_reset = grad_n @ recurrent_h.T
-        grad_r = grad_reset * hidden * of_gate(r)
+        grad_r = grad_reset * hidden * layer.of_gate(r)
         grad_zr = numpy.concatenate([grad_z, grad_r], axis=1)
-        gradients["recurrent"][:, :gates] += hidden.T @ grad_zr
-        gradients["recurrent"][:, gates:] += reset.T @ grad_n
+        layer.of_recurrent[:, :gates] += hidden.T @ grad_zr
+        layer.of_recurrent[:, gates:] += reset.T @ grad_n
         grad_before = grad_hidden * z + grad_reset * r + grad_zr @ recurrent_zr.T
         grad_projected = numpy.concatenate([grad_zr, grad_n], axis=1)
         return grad_projected, (grad_before,)
@@ -380,30 +354,21 @@ def _gru_reset_before(
     return (z * hidden + (1 - z) * n,), back
 
 
-def _rnn(
-    projected: Array,
-    state: States,
-    arrays: Arrays,
-    gradients: Arrays,
-    squashing: Activation,
-    gating: Activation,
-) -> Tuple[States, StepBack]:
+def _rnn(layer: _Layer, projected: Array, state: States) -> Tuple[States, StepBack]:
     (hidden,) = state
-    recurrent = arrays["recurrent"]
-    squash, of_squash = squashing
-    new = squash(projected + hidden @ recurrent)
+    new = layer.squash(projected + hidden @ layer.recurrent)
 
     def back(grad_hidden: Array) -> Tuple[Array, States]:
-        grad = grad_hidden * of_squash(new)
-        gradients["recurrent"] += hidden.T @ grad
-        grad_before = grad @ recurrent.T
+        grad = grad_hidden * layer.of_squash(new)
+        layer.of_recurrent += hidden.T @ grad
+        grad_before = grad @ layer.recurrent.T
         return grad, (grad_before,)
 
     return (new,), back
 
 
 # Cell → its step, and its number of states.
-Step = Callable[[Array, States, Arrays, Arrays, Activation, Activation], Tuple[States, StepBack]]
+Step = Callable[[_Layer, Array, States], Tuple[States, StepBack]]
 CELLS: Dict[str, Tuple[Step, int]] = {
     "lstm": (_lstm, 2),
     "gru": (_gru, 1),

@@ -76,10 +76,10 @@ def supervise(
     `seed`: of the order of turns. `end`: the monotonic time at which all remaining members are
     killed; None: never. `parse`: converts a line of bytes to an event, or to None if it is not one.
     `share`: a `Share`, if members may train more than once. `importers`: those of a loop over
-    rounds.
+    rounds; without them, each member starts on its own.
     """
-    importers = importers or Importers()
-    importers.begin(members)
+    if importers:
+        importers.begin(members)
     round_ = _Round(list(members), random.Random(seed), parse, share, importers)
     begun = time.monotonic()
     kills = proc_files.oom_kills()
@@ -90,7 +90,6 @@ def supervise(
             member.close_stdin()
         for member in round_.running:
             member.finish()
-        importers.end_round()
 
     killed = kills is not None and proc_files.oom_kills() != kills
     took = time.monotonic() - begun
@@ -111,7 +110,7 @@ class _Round:
         stream: random.Random,
         parse: Callable[[bytes], Optional[Event]],
         share: Optional[Share],
-        importers: Importers,
+        importers: Optional[Importers],
     ) -> None:
         self.planned = members[:]
         self.running: List[Running] = []
@@ -151,7 +150,8 @@ class _Round:
 
     def processes(self) -> List[Union[Running, Importer]]:
         """Returns the members and importers that have been started."""
-        return [*self.running, *self.importers.started()]
+        importers = self.importers.started() if self.importers else []
+        return [*self.running, *importers]
 
     def _start(self, selector: selectors.BaseSelector) -> bool:
         """Starts as many members as allowed; returns whether any is planned or alive."""
@@ -160,7 +160,9 @@ class _Round:
             if len(working) >= self.at_once:
                 break
 
-            importer = self.importers.importer_for(member, selector)
+            importer = None
+            if self.importers:
+                importer = self.importers.importer_for(member, selector)
             if importer and not importer.ready:
                 continue
             self.planned.remove(member)

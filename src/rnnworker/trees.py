@@ -1,6 +1,6 @@
 """Several inputs or outputs: a tree is an array, or a dict, list or tuple of trees."""
 
-from typing import Any, Callable, Container, Dict, List, Mapping, Tuple, Union
+from typing import Any, Callable, Container, Dict, List, Mapping, Optional, Tuple, Union
 
 import numpy
 
@@ -57,15 +57,16 @@ def shapes(tree: Tree) -> Union[List[int], Dict[str, List[int]]]:
     return found
 
 
-def nested(arrays: Mapping[str, Any], names: Container[str]) -> Dict[str, Tree]:
-    """The trees called `names` from `arrays` with dotted names: ``x_train.encoder`` is the entry
-    ``encoder`` of ``x_train``; ``x_train.0`` and ``x_train.1`` are those of a list. Raises
-    ValueError if a tree is both an array and made of arrays."""
+def nested(arrays: Mapping[str, Any], names: Optional[Container[str]] = None) -> Dict[str, Tree]:
+    """The reverse of `named`: the trees called `names`, by default all, from `arrays` with dotted
+    names: ``x_train.encoder`` is the entry ``encoder`` of ``x_train``; ``x_train.0`` and
+    ``x_train.1`` are those of a list. Raises ValueError if a tree is both an array and made of
+    arrays."""
     found: Dict[str, Tree] = {}
     parts: Dict[str, Dict[str, Any]] = {}
     for name in arrays:
         first, dot, rest = name.partition(".")
-        if dot and first in names:
+        if dot and (names is None or first in names):
             parts.setdefault(first, {})[rest] = arrays[name]
         else:
             found[name] = arrays[name]
@@ -73,9 +74,8 @@ def nested(arrays: Mapping[str, Any], names: Container[str]) -> Dict[str, Tree]:
         if name in found:
             fault = "there is {0}, and {0}.{1}: leave one of them out"
             raise ValueError(fault.format(name, min(entries)))
-        numbers = [str(number) for number in range(len(entries))]
-        if set(entries) == set(numbers):
-            found[name] = tuple(entries[number] for number in numbers)
-        else:
-            found[name] = entries
+        found[name] = nested(entries)
+        numbers = [str(number) for number in range(len(found[name]))]
+        if set(found[name]) == set(numbers):
+            found[name] = tuple(found[name][number] for number in numbers)
     return found

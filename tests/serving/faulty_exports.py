@@ -102,19 +102,13 @@ class StateKept:
         return answer([asked])
 
 
-def gates_as_in_keras(kind, array):
-    return array
+def without_mask(graph, layer, value, states):
+    return right_recurrent(graph, layer, onnx_graph.Value(value.tensor, value.shape), states)
 
 
-def without_mask(layer, arguments, options):
-    (value,) = arguments
-    return onnx_graph.Value(value.name, value.shape), None
-
-
-def without_recurrent_bias(kind, cell):
-    kernel, recurrent, bias = right_arrays(kind, cell)
-    bias = bias.copy()
-    bias[len(bias) // 2 :] = 0
+def without_recurrent_bias(cell, order):
+    kernel, recurrent, bias = right_arrays(cell, order)
+    bias[1] = 0
     return kernel, recurrent, bias
 
 
@@ -123,30 +117,35 @@ def reset_before(layer, cell):
     return kind, {**attributes, "linear_before_reset": 0}
 
 
-right_arrays = onnx_graph._arrays
+right_recurrent = onnx_graph._Graph.recurrent
+right_arrays = onnx_graph.arrays_of
 right_attributes = onnx_graph._attributes
-SLOPE_OF_KERAS_2 = {**onnx_graph.ACTIVATIONS, "hard_sigmoid": ("HardSigmoid", 0.2, 0.5)}
+GATES_OF_KERAS = {**onnx_graph.NODES, "LSTMCell": ("LSTM", (0, 1, 2, 3))}
+SLOPE_OF_KERAS_2 = {
+    **onnx_graph.INSIDE_NODES,
+    "hard_sigmoid": ("HardSigmoid", {"alpha": 0.2, "beta": 0.5}),
+}
 # Name → (the model, the runtime, what is wrong in `onnx_graph`).
 FAULTS = {
-    "gates in another order": (lstm, None, {"_gates": gates_as_in_keras}),
+    "gates in another order": (lstm, None, {"NODES": GATES_OF_KERAS}),
     "last step dropped": (lstm, wrapped(last_step_dropped), {}),
     "first length kept": (lstm, wrapped(first_length_kept), {}),
     "states lost": (stateful, rnnserve.runtime("onnxruntime"), {}),
     "states kept": (lstm, wrapped(StateKept()), {}),
-    "hard_sigmoid of Keras 2": (hard, None, {"ACTIVATIONS": SLOPE_OF_KERAS_2}),
-    "mask ignored": (masked, None, {"_inputs_of": without_mask}),
+    "hard_sigmoid of Keras 2": (hard, None, {"INSIDE_NODES": SLOPE_OF_KERAS_2}),
+    "mask ignored": (masked, None, {"_Graph.recurrent": without_mask}),
     "batch and time exchanged": (sequences, wrapped(batch_and_time_exchanged), {}),
-    "recurrent bias lost": (gru, None, {"_arrays": without_recurrent_bias}),
+    "recurrent bias lost": (gru, None, {"arrays_of": without_recurrent_bias}),
     "reset before the product": (gru, None, {"_attributes": reset_before}),
     "gates in another order, in int8": (
         lstm,
         rnnserve.runtime("onnxruntime_operator", precision="int8"),
-        {"_gates": gates_as_in_keras},
+        {"NODES": GATES_OF_KERAS},
     ),
     "gates in another order, in float16": (
         lstm,
         rnnserve.runtime("onnxruntime_operator", precision="float16"),
-        {"_gates": gates_as_in_keras},
+        {"NODES": GATES_OF_KERAS},
     ),
     "last step dropped, in bfloat16": (
         lstm,
@@ -156,7 +155,7 @@ FAULTS = {
     "hard_sigmoid of Keras 2, in float16": (
         hard,
         rnnserve.runtime("onnxruntime_operator", precision="float16"),
-        {"ACTIVATIONS": SLOPE_OF_KERAS_2},
+        {"INSIDE_NODES": SLOPE_OF_KERAS_2},
     ),
 }
 # Precisions that a runtime has for a model, and those that it cannot have.
@@ -193,7 +192,7 @@ def certified(make, chosen, patches, folder):
     keras.utils.set_random_seed(0)
     with ExitStack() as stack:
         for name, value in patches.items():
-            stack.enter_context(mock.patch.object(onnx_graph, name, value))
+            stack.enter_context(mock.patch("rnnserve.onnx_graph." + name, value))
         stack.enter_context(mock.patch.object(prepare, "model_of", lambda _: (make(), source)))
         for user in (prepare, answering):
             stack.enter_context(mock.patch.object(user, "runtime", lambda _, **options: chosen))
@@ -255,7 +254,7 @@ def trained(folder):
     of_file = keras.saving.load_model(folder / "framework/0/model.keras")
     of_file.compile(loss=model["loss"], metrics=["accuracy"])
     with numpy.load(folder / "validation.npz") as arrays:
-        result = of_file.evaluate(arrays["input0"], arrays["labels"], verbose=0, return_dict=True)
+        result = of_file.evaluate(arrays["inputs.0"], arrays["labels"], verbose=0, return_dict=True)
     return {
         "model": prepared["validation"],
         "evaluate": result["accuracy"],

@@ -1,24 +1,25 @@
-"""The process that forks those of runtimes, in the Python of the tests."""
+"""The processes of runtimes, forked from an importer, in the Python of the tests."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pytest
 
-from rnnbench.prediction.measure import START
+from rnnbench.errors import RunError
+from rnnbench.prediction import measure
+from rnnbench.prediction.measure import Job, Outcome, Process
+from rnnbench.prediction.messages import Said
+from rnnbench.records.predictions import ChosenRuntime
 from rnnworker.serving import prepare
 from rnnworker.workers import WORKER
 
-# Adds one to its input. What ``numbers`` is tells a process that has imported it from one that was
-# forked after that.
+# Adds one to its input.
 RUNTIME = """
 import os, time
 
@@ -36,77 +37,110 @@ def load(folder, threads):
     return answer
 """
 CASE = numpy.zeros((1, 3), "float32")
-Say = Callable[..., list[dict[str, Any]]]
+Start = Callable[..., list[Process]]
 
 
 @pytest.fixture
-def say(tmp_path: Path) -> Iterator[Say]:
-    """Starts runtimes that do something, in turns of 10 ms, and returns the answers to lines."""
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """The processes of runtimes that do something, forked from one importer, with turns of 10 ms
+    and answers within 2 s."""
 
-    def said(does: list[str], text: str) -> list[dict[str, Any]]:
+    def command(job: Job, facts: Mapping[str, object], name: str) -> list[str]:
+        (tmp_path / name).write_text(json.dumps(facts))
+        return [sys.executable, WORKER, "--serving", str(tmp_path / name)]
+
+    monkeypatch.setattr(measure, "_command", command)
+    monkeypatch.setattr(measure, "TURN", 0.01)
+    monkeypatch.setattr(measure, "LEAD", 0.001)
+    monkeypatch.setattr(measure, "ANSWER_SECONDS", 2.0)
+    groups = []
+
+    def started(*does: str) -> list[Process]:
         runtimes = {}
-        chosen = []
+        outcomes = []
         for number, each in enumerate(does):
             file = tmp_path / f"own{number}.py"
             file.write_text(RUNTIME.format(does=each))
-            chosen.append({"name": file.stem, "implementation": str(file), "options": {}})
             (tmp_path / file.stem / "0").mkdir(parents=True)
             runtimes[file.stem] = {"folder": file.stem}
+            chosen = ChosenRuntime(name=file.stem, implementation=str(file), options={})
+            outcomes.append(Outcome(chosen, imports=["numbers", "no_such"]))
         case = {"name": "batch 1", "batch": 1, "shape": 0, "is_timed": True}
         prepared = {"cases": [case], "bounds": [1e-6], "runtimes": runtimes}
         (tmp_path / "prepared.json").write_text(json.dumps(prepared))
         prepare.write_cases(tmp_path / "cases.npz", [[CASE]], [[[CASE + 1], [CASE + 1]]])
-        job = {"folder": str(tmp_path), "runtimes": chosen, "imports": ["numbers", "no_such"]}
-        job |= {"threads": 1, "function": "-", "seconds": 2.0}
-        (tmp_path / "job.json").write_text(json.dumps(job))
-        command = [sys.executable, "-c", START.format(module="answering"), WORKER]
-        command.append(str(tmp_path / "job.json"))
-        done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True)
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        config = {"model": {"function": "-"}, "device": {"kind": "cpu", "threads": 1}}
+        job = Job(config | {"build": {"name": "x"}}, [], [1], tmp_path, tmp_path)
+        groups.append(measure.Group(job, outcomes))
+        for process in groups[-1].processes:
+            process.start(only_timed=False)
+        return groups[-1].processes
 
-    yield said
-
-
-def test_each_runtime_is_a_process_that_answers_as_long_as_the_others(say: Say) -> None:
-    text = "start 0 all\nhear 0\nstart 1 all\nhear 1\n" + "turn 1 0 0.01 0.001\nhear 1\n" * 2
-    first, second, *turns = say(["pass", "print(os.getpid())"], f"{text}turn 0 0 0.01 0\nhear 0\n")
-    for said in (first, second):
-        assert [fact["difference"] for fact in said["differences"]] == [0.0, 0.0]
-        assert said["code"] == "serve(1)" and said["load_seconds"] > 0
-    for turn in turns:
-        assert 0.01e9 <= sum(turn["calls"]) < 1e9 and turn["peak"] > 1e7
+    yield started
+    for group in groups:
+        for process in group.processes:
+            process.end()
+        group.end()
 
 
-def test_a_crash_and_a_silence_leave_the_others_alone(say: Say, tmp_path: Path) -> None:
-    does = ["os._exit(3)", "raise KeyError('mine')", "time.sleep(60)", "pass"]
-    text = "".join(f"start {number} all\n" for number in range(4))
-    text += "".join(f"hear {number}\n" for number in range(4))
-    crash, fault, silence, right = say(does, f"{text}turn 0 0 0.01 0\nhear 0\n")[:4]
-    assert crash == fault == {"gone": True} and silence == {"silent": 2.0}
-    assert len(right["differences"]) == 2
-    assert "KeyError: 'mine'" in (tmp_path / "own1.log").read_text()
+def test_each_runtime_is_a_process_that_answers_as_long_as_the_others(start: Start) -> None:
+    processes = start("pass", "print(os.getpid())")
+    for process in processes:
+        said = process.read(Said)
+        assert [fact.difference for fact in said.differences] == [0.0, 0.0]
+        assert said.code == "serve(1)" and (said.load_seconds or 0) > 0
+    for turn in (processes[1].turn(0, 1), processes[1].turn(0, 1), processes[0].turn(0, 1)):
+        assert 0.01e9 <= sum(turn.calls) < 1e9 and turn.peak > 1e7
 
 
-def test_a_turn_without_a_lead_has_timed_calls_only(say: Say, tmp_path: Path) -> None:
+def test_a_crash_and_a_silence_leave_the_others_alone(start: Start, tmp_path: Path) -> None:
+    *failing, right = start("os._exit(3)", "raise KeyError('mine')", "time.sleep(60)", "pass")
+    said = []
+    for process in failing:
+        with pytest.raises(RunError) as error:
+            process.read(Said)
+        said.append(error.value.what)
+    assert said == [
+        "the process of own0 ended: no message",
+        "the process of own1 ended: KeyError: 'mine'",
+        "the process of own2 has not answered for 2.0 s",
+    ]
+    assert len(right.read(Said).differences) == 2
+    assert right.turn(0, 1).calls
+
+
+def test_a_turn_without_a_lead_has_timed_calls_only(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two calls certify; the first turn leads with one, the second turn does not."""
     count = f"open({str(tmp_path / 'count')!r}, 'a').write('x'); time.sleep(0.02)"
-    say([count], "start 0 all\nhear 0\n" + "turn 0 0 0.01 0.001\nhear 0\nturn 0 0 0.01 0\nhear 0\n")
+    (process,) = start(count)
+    process.read(Said)
+    process.turn(0, 1)
+    monkeypatch.setattr(measure, "LEAD", 0.0)
+    process.turn(0, 1)
     assert (tmp_path / "count").read_text() == "x" * 5
 
 
-def test_the_runtimes_end_with_the_process_that_forked_them(say: Say, tmp_path: Path) -> None:
-    does = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))"
-    say([does], "start 0 all\nhear 0\n")
+def test_a_runtime_ends_with_the_process_that_forked_it(start: Start) -> None:
+    (process,) = start("pass")
+    process.read(Said)
+    process.group.end()
+    assert process.forked is not None and process.forked.wait(10) is not None
+    with pytest.raises(RunError, match="ended"):
+        process.turn(0, 1)
+
+
+def test_a_runtime_that_has_ended_starts_again_as_another_process(start: Start) -> None:
+    (process,) = start("arrays = [arrays[0] + os.getpid()]")
+    first = process.read(Said)
+    pid = process.forked.pid
+    process.end()
     with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
-
-
-def test_a_runtime_that_has_ended_starts_again_as_another_process(say: Say) -> None:
-    does = "arrays = [arrays[0] + os.getpid()]"
-    first, second = say([does], "start 0 all\nhear 0\nend 0\nstart 0 timed\nhear 0\n")
-    assert [fact["call"] for fact in first["differences"]] == [0, 1]
-    assert [fact["call"] for fact in second["differences"]] == [0]  # once is enough
-    before, _, after = [
-        fact["difference"] for said in (first, second) for fact in said["differences"]
-    ]
+        os.kill(pid, 0)
+    process.start(only_timed=True)
+    second = process.read(Said)
+    assert [fact.call for fact in first.differences] == [0, 1]
+    assert [fact.call for fact in second.differences] == [0]  # once is enough
+    before, _, after = [fact.difference for said in (first, second) for fact in said.differences]
     assert before != after

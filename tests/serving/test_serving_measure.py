@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,24 +24,23 @@ FACT = {"case": "batch 1", "call": 0, "difference": 1e-7, "bound": 1e-5}
 RIGHT = {"differences": [FACT], "load_seconds": 0.5}
 WRONG = {"differences": [FACT | {"difference": 1.0}], "load_seconds": 0.5}
 HANGS = object()
-# For each of its arguments, a process that says it first, and then answers each turn with calls of
-# 1 and 3 ms.
+# A process that says its argument first, and then answers each turn with calls of 1 and 3 ms.
 SCRIPT = """
-import json, sys
-waiting = [[json.loads(each)] for each in sys.argv[1:]]
-cpu = [0.0] * len(waiting)
+import json, os, sys
+lines = os.fdopen(int(sys.argv[2]), "w")
+lines.write(sys.argv[1])
+lines.flush()
+cpu = 0.0
 for line in sys.stdin:
-    word, number = line.split()[:2]
-    number = int(number)
-    if word == "hear":
-        print(json.dumps(waiting[number].pop(0)), flush=True)
-    if word == "turn":
-        slept = cpu[number] + 0.25
-        cpu[number] += 0.5
-        facts = {"calls": [1000000, 3000000], "cpu": 0.004, "threads": 1, "slept": slept}
-        waiting[number].append(facts | {"peak": 7, "ended": cpu[number]})
+    with open("asked", "a") as file:
+        file.write(line)
+    slept = cpu + 0.25
+    cpu += 0.5
+    facts = {"calls": [1000000, 3000000], "cpu": 0.004, "threads": 1, "slept": slept}
+    lines.write(json.dumps(facts | {"peak": 7, "ended": cpu}) + "\\n")
+    lines.flush()
 """
-GONE = {"gone": True}
+GONE, SILENT = object(), object()
 CASES = [
     Case("batch 1", 1, is_timed=True),
     Case("longer", 2, is_timed=False),
@@ -46,7 +49,7 @@ CASES = [
 
 class Said(dict):
     """Runtime → what its processes say first, one after the other; None: the process that forks it
-    crashes."""
+    crashes; HANGS: that one does not end its imports."""
 
 
 @pytest.fixture
@@ -57,15 +60,34 @@ def said() -> Said:
 @pytest.fixture
 def job(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
-    def command(job: Job, module: str, facts: dict, name: str) -> list[str]:
-        first = [said[runtime["name"]].pop(0) for runtime in facts["runtimes"]]
-        if HANGS in first:
-            return [sys.executable, "-c", "import time; time.sleep(60)"]
-        if None in first:
-            return [sys.executable, "-c", "raise SystemExit('out of luck')"]
-        return [sys.executable, "-c", SCRIPT, *map(json.dumps, first)]
+    def fork(group: measure.Group, outcome: Outcome, only_timed: bool, events: int) -> Any:
+        first = said[outcome.runtime].pop(0)
+        if first in (None, HANGS):
+            does = "raise SystemExit('out of luck')" if first is None else "time.sleep(60)"
+            command = [sys.executable, "-c", f"import time; {does}", "-"]
+            monkeypatch.setattr(measure, "_command", lambda *_: command)
+            return real_fork(group, outcome, only_timed, events)
+        script, text = SCRIPT, ""
+        if first is GONE:
+            script = "pass"
+        elif first is not SILENT:
+            text = json.dumps(first) + "\n"
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, text, str(events)],
+            stdin=subprocess.PIPE,
+            pass_fds=(events,),
+            start_new_session=True,
+            cwd=group.job.folder,
+        )
+        return SimpleNamespace(
+            stdin=process.stdin,
+            pid=process.pid,
+            wait=process.wait,
+            ended=os.open(os.devnull, os.O_RDONLY),
+        )
 
-    monkeypatch.setattr(measure, "_command", command)
+    real_fork = measure.Group.fork
+    monkeypatch.setattr(measure.Group, "fork", fork)
     config = {
         "model": {"function": "m.py:f"},
         "device": {"kind": "cpu", "threads": 1},
@@ -139,13 +161,13 @@ def test_another_process_with_other_answers_stops_the_measurement(job: Job, said
 def test_a_runtime_that_hangs_is_refused_by_name(
     job: Job, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said.update(a=[HANGS], b=[{"silent": 600}])
-    outcomes = [Outcome(named("b")), Outcome(named("a"))]
-    assert timed(job, 0, outcomes[:1]) == []
-    monkeypatch.setattr(measure, "GROUP_SECONDS", 0.2)
-    assert timed(job, 0, outcomes[1:]) == []
+    said.update(a=[HANGS], b=[SILENT])
+    outcomes = [Outcome(named("b")), Outcome(named("a"), imports=["torch"])]
+    monkeypatch.setattr(measure, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(measure, "IMPORT_SECONDS", 0.2)
+    assert timed(job, 0, outcomes) == []
     assert [outcome.refused for outcome in outcomes] == [
-        "the process of b has not answered for 600 s",
+        "the process of b has not answered for 0.2 s",
         "the process of a has not answered for 0.2 s",
     ]
 
@@ -164,17 +186,10 @@ def test_long_calls_have_no_lead_once_that_is_known(
     job: Job, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said.update(a=[RIGHT])
-    lines = []
-    say = measure.Group.say
-
-    def noted(group: measure.Group, text: str) -> None:
-        lines.append(text)
-        say(group, text)
-
-    monkeypatch.setattr(measure.Group, "say", noted)
     monkeypatch.setattr(measure, "NO_LEAD", 0.0005)  # its calls take 1 ms at least
     assert timed(job, 0, [Outcome(named("a"))]) == ["a"]
-    leads = [float(line.split()[-1]) for line in lines if line.startswith("turn")]
+    asked = (job.folder / "asked").read_text().splitlines()
+    leads = [float(line.split()[-1]) for line in asked]
     assert leads == [measure.LEAD, 0.0, 0.0]
 
 

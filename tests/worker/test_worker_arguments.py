@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from rnnworker import arguments, model_keys
-from rnnworker.options import IN_PLACE
+from rnnworker.options import IMPLEMENTATIONS, IN_PLACE, WITHOUT_LAYERS
 from tests.conftest import ROOT
 from tests.worker.building import answer, certificate_job, write
+
+WITH_OWN_WEIGHTS = [name for name in IMPLEMENTATIONS if name not in (*IN_PLACE, *WITHOUT_LAYERS)]
 
 # Every implementation that runs on a CPU in this build, against plain Keras, over the constructor's
 # arguments: outputs, the loss with its penalties, and the weights after a training step.
@@ -153,7 +155,7 @@ def test_a_kernel_in_place_takes_what_keras_takes() -> None:
 def test_a_value_that_changes_nothing_is_no_reason_to_refuse() -> None:
     plain = {"activation": "tanh", "recurrent_activation": "sigmoid", "use_bias": True}
     plain |= {"stateful": False, "dropout": 0.0, "kernel_regularizer": None, "unroll": False}
-    for name in (*IN_PLACE, *arguments.WITH_OWN_WEIGHTS):
+    for name in (*IN_PLACE, *WITH_OWN_WEIGHTS):
         for argument, value in plain.items():
             reason = arguments.refusal(config(name), argument, value, name in IN_PLACE)
             assert reason is None, (name, argument)
@@ -309,10 +311,12 @@ def test_the_page_about_models_has_the_table_that_the_refusals_read() -> None:
     for names, able in rows:
         for name in names.replace("`", "").split(","):
             stated[name.strip()] = able.replace("`", "").strip()
-    honoured = arguments.table("lstm", "keras3_tensorflow")
-    for argument, able in honoured.items():
+    for argument in arguments.known_arguments():
+        if argument in arguments.DECIDED or argument in arguments.NOWHERE:
+            continue
+        able = [name for name in WITH_OWN_WEIGHTS if arguments.supports(config(name), argument)]
         expected = ", ".join(able) or "none of them"
-        if len(able) == len(arguments.WITH_OWN_WEIGHTS):
+        if len(able) == len(WITH_OWN_WEIGHTS):
             expected = "all of them"
         assert stated.pop(argument) == expected, argument
     assert stated == arguments.DECIDED

@@ -131,7 +131,9 @@ session = tf.Session()
 
 def expected(cell, part):
     # The converter adds the two biases of a GRU's gates.
-    packed = cells.pack(cells.LAYOUTS[contrib.LAYOUTS[cell]], part)
+    name = contrib.LAYOUTS[cell]
+    zeros = [numpy.zeros(shape, "f4") for shape in cells.shapes(name, len(part["kernel"]), UNITS)]
+    packed = cells.packed(lambda v: cells.unpack(cells.LAYOUTS[name], v, UNITS), zeros, part)
     if cell == "gru":
         packed[1] = packed[1] + packed.pop()
         gates, first, kernel, recurrent, bias, hidden = packed
@@ -141,7 +143,10 @@ def expected(cell, part):
 
 for cell, layers, both in itertools.product(NAMES, (1, 2, 3), (1, 2)):
     parts = list(parts_of(cell, layers, both))
-    trained = cudnn_layout.pack(cell, cudnn_layout.nested(parts, both))
+    sizes = INPUTS, UNITS, layers, both
+    zeros = [numpy.zeros(cudnn_layout.trained_size(cell, *sizes), "f4")]
+    arrays = cudnn_layout.nested(parts, both)
+    (trained,) = cells.packed(lambda v: cudnn_layout.unpack(cell, v[0], *sizes), zeros, arrays)
     buffer = session.run(
         cudnn_layout.with_untrained(tf, tf.constant(trained), cell, INPUTS, UNITS, layers, both)
     )

@@ -92,9 +92,7 @@ def test_keras_2_0_6_orders_the_steps_of_a_model_that_compiles_itself(as_publish
     session.keras = SimpleNamespace(
         optimizers=SimpleNamespace(get={"adam": given}.get), backend=SimpleNamespace(update_add=len)
     )
-    session._watched = SimpleNamespace(
-        compile_arguments=lambda model: {"optimizer": "adam"}, compile_place=lambda model: None
-    )
+    session._watched = SimpleNamespace(compiled=lambda model: ({"optimizer": "adam"}, None))
     session._compile_arguments()
     assert (given.get_gradients is len, given.get_updates is len) == (as_published, as_published)
 

@@ -19,17 +19,17 @@ from rnnworker import (
     reference,
     weights,
 )
-from rnnworker.initializers import DRAWN, stream
+from rnnworker.initializers import drawn, stream
 
 
 def first_weights(inputs: int, units: int) -> dict[str, numpy.ndarray]:
     """The canonical arrays of an LSTM as Keras initializes it."""
-    drawn = {
-        "kernel": DRAWN["GlorotUniform"]((inputs, 4 * units), stream(0, "LSTM", 0), {}),
-        "recurrent": DRAWN["Orthogonal"]((units, 4 * units), stream(0, "LSTM", 1), {}),
+    arrays = {
+        "kernel": drawn("GlorotUniform", (inputs, 4 * units), stream(0, "LSTM", 0), {}),
+        "recurrent": drawn("Orthogonal", (units, 4 * units), stream(0, "LSTM", 1), {}),
         "bias": numpy.repeat([0.0, 1.0, 0.0, 0.0], units),
     }
-    return {name: array.astype("float32") for name, array in drawn.items()}
+    return {name: array.astype("float32") for name, array in arrays.items()}
 
 
 def test_relative_error_is_on_the_scale_of_the_array() -> None:
@@ -63,10 +63,10 @@ def test_probe_weights_reveal_a_clip_and_leave_their_input_unchanged() -> None:
     assert not arrays["bias"].any()
     assert len(set(probe["bias"].tolist())) == 24
     state = (numpy.zeros((16, 6)), numpy.zeros((16, 6)))
-    activations = reference.ACTIVATIONS["tanh"], reference.ACTIVATIONS["sigmoid"]
+    layer = reference._Layer("lstm", probe, reference.function_of("lstm", {}, True))
     for _ in range(8):
         projected = stream.normal(size=(16, 5)) @ probe["kernel"] + probe["bias"]
-        state, _ = reference._lstm(projected, state, probe, {}, *activations)
+        state, _ = reference._lstm(layer, projected, state)
     assert abs(state[1]).max() > 3.0
 
 
@@ -154,11 +154,11 @@ class Session:
     def precision_facts(self) -> dict:
         return {"policy": "float32"}
 
+    def loss_gradients(self):
+        return lambda x, y: [x[0]]
 
-def test_steps_that_are_off_are_counted(monkeypatch) -> None:
-    monkeypatch.setitem(
-        differences.loss_gradients.GRADIENTS, "none", lambda session: lambda x, y: [x[0]]
-    )
+
+def test_steps_that_are_off_are_counted() -> None:
     x = numpy.array([[0.5, 0.25]], "float32")
     config = {"model": {"batch": 1}, "seed": 0}
     trial = SimpleNamespace(session=Session(), weights=[], config=config, is_long=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 import json
@@ -93,18 +94,29 @@ def noting(parents: list[int]) -> Callable[[dict], None]:
     return note
 
 
+@pytest.fixture
+def fork():
+    """`supervise` with importers, which end with the test."""
+    ours = forked_workers.Importers()
+    yield functools.partial(supervise, importers=ours)
+    ours.end()
+
+
 def test_members_of_one_build_are_forked_from_one_process(workers, importers) -> None:
-    """A member without equals is not."""
+    """Without importers, none is."""
     single = supervise(workers(a={}))["a"]
     assert not importers and not is_forked(single)
     parents: list[int] = []
     a, b, other = workers(noting(parents), a={}, b={}, other={})
     other = other._replace(environment={**other.environment, "ONE_DNN": "0"})
-    outcomes = supervise([a, b, other])
+    ours = forked_workers.Importers()
+    outcomes = supervise([a, b, other], importers=ours)
+    ours.end()
     assert exit_codes(outcomes) == [0, 0, 0] and all(each.turns for each in outcomes.values())
-    assert [is_forked(outcomes[name]) for name in ("a", "b", "other")] == [True, True, False]
-    assert len(importers) == 1 and importers[0]._process.returncode == 0
-    assert sorted(parents) == sorted([importers[0]._process.pid] * 2 + [os.getpid()])
+    assert all(map(is_forked, outcomes.values()))
+    first, second = importers
+    assert [first._process.returncode, second._process.returncode] == [0, 0]
+    assert sorted(parents) == sorted([first._process.pid] * 2 + [second._process.pid])
     assert len({pid_of(outcome) for outcome in outcomes.values()}) == 3
 
 
@@ -115,10 +127,9 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | No
     job_file = tmp_path / "job.json"
     job_file.write_text(json.dumps(worker.job_of(planned("a")["config"], tmp_path)))
     monkeypatch.setattr(importer.run, "die_with_parent", lambda parent: None)
-    monkeypatch.setattr(importer._Importer, "__init__", lambda serving, owner: None)
 
     def call(forked_for: str | None) -> int:
-        monkeypatch.setattr(importer._Importer, "serve", lambda serving: forked_for)
+        monkeypatch.setattr(importer, "serve", lambda owner: forked_for)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             return importer.main(str(job_file), str(theirs.detach()))
@@ -166,13 +177,13 @@ def test_a_forked_worker_leaves_no_generated_source(
     assert not list(generated.rglob("*.py*"))
 
 
-def test_a_forked_worker_ends_and_prints_like_a_started_one(workers, tmp_path: Path) -> None:
+def test_a_forked_worker_ends_and_prints_like_a_started_one(workers, fork, tmp_path: Path) -> None:
     faults = {"raised": "raise", "aborted": "crash", "hung": "hang", "good": None}
     fakes = {name: {"fault": fault, "fault_epoch": 1} for name, fault in faults.items()}
-    forked = supervise(workers(**fakes))
+    forked = fork(workers(**fakes))
     logs = {name: (tmp_path / f"{name}.log").read_text() for name in fakes}
     assert {name for name in logs if "a made-up fault in the model" in logs[name]} == {"raised"}
-    started = supervise([member._replace(forks=False) for member in workers(**fakes)])
+    started = fork([member._replace(forks=False) for member in workers(**fakes)])
     for name in fakes:
         assert is_forked(forked[name]) and not is_forked(started[name])
         for what in ("exit_code", "over_limit", "phase"):
@@ -182,7 +193,7 @@ def test_a_forked_worker_ends_and_prints_like_a_started_one(workers, tmp_path: P
 
 
 def test_members_of_a_failed_importer_start_on_their_own(
-    workers, importers, monkeypatch: pytest.MonkeyPatch
+    workers, importers, fork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill(importer: forked_workers.Importer, selector) -> None:
         os.kill(importer._process.pid, signal.SIGKILL)
@@ -190,7 +201,7 @@ def test_members_of_a_failed_importer_start_on_their_own(
 
     watch = forked_workers.Importer.watch
     monkeypatch.setattr(forked_workers.Importer, "watch", kill)
-    outcomes = supervise(workers(a={}, b={}))
+    outcomes = fork(workers(a={}, b={}))
     assert importers and exit_codes(outcomes) == [0, 0]
     assert not any(map(is_forked, outcomes.values()))
 
@@ -199,7 +210,7 @@ def test_the_importers_of_a_loop_last(workers, importers, monkeypatch) -> None:
     """Single members too are forked. What has died is replaced, and what no round needs makes room
     for what one needs."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
-    ours = forked_workers.Importers(lasting=True)
+    ours = forked_workers.Importers()
     parents: list[int] = []
 
     def measure(**changed: str) -> None:
@@ -229,16 +240,16 @@ def test_the_importers_of_a_loop_last(workers, importers, monkeypatch) -> None:
     assert third._process.returncode == 0
 
 
-def test_an_importer_over_its_limit_is_killed(workers, importers, monkeypatch) -> None:
+def test_an_importer_over_its_limit_is_killed(workers, importers, monkeypatch, fork) -> None:
     limited = [
         member._replace(limits={**member.limits, "import": 0.0}) for member in workers(a={}, b={})
     ]
     monkeypatch.setattr(members.Running, "check_limit", lambda member, selector: None)
-    assert exit_codes(supervise(limited)) == [0, 0]
-    assert importers[0].gone and importers[0]._process.returncode is not None
+    assert exit_codes(fork(limited)) == [0, 0]
+    assert importers[0].gone and importers[0]._process.wait(10) is not None
 
 
-def test_members_end_with_their_importer(workers, importers) -> None:
+def test_members_end_with_their_importer(workers, importers, fork) -> None:
     said = []
 
     def kill(event) -> None:
@@ -246,7 +257,7 @@ def test_members_end_with_their_importer(workers, importers) -> None:
         if event["event"] == "gate" and said.count("hello") == 2:
             os.kill(importers[0]._process.pid, signal.SIGKILL)
 
-    outcomes = supervise(workers(kill, a={}, b={}))
+    outcomes = fork(workers(kill, a={}, b={}))
     assert exit_codes(outcomes) == [-signal.SIGKILL] * 2
     for outcome in outcomes.values():
         wait_until_ended(pid_of(outcome))
@@ -256,7 +267,7 @@ def test_the_workers_of_a_killed_loop_end(workers, tmp_path: Path) -> None:
     loop = os.fork()
     if loop == 0:
         fakes = workers(a={"fault": "hang", "fault_epoch": 1}, b={})
-        rounds.supervise(fakes, importers=forked_workers.Importers(lasting=True))
+        rounds.supervise(fakes, importers=forked_workers.Importers())
         os._exit(0)
     events = tmp_path / "a.events.jsonl"
     wait_until(lambda: events.exists() and "gate" in events.read_text(), 30, "a waiting worker")

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import numpy
 import pytest
 
-from rnnworker.initializers import DRAWN, stream
+from rnnworker import initializers
+from rnnworker.initializers import stream
 
 
 def drawn(initializer: str, shape: Sequence[int], seed: int = 0) -> numpy.ndarray:
-    return DRAWN[initializer](tuple(shape), stream(seed, "Dense", 0), {}).astype("float32")
+    return initializers.drawn(initializer, tuple(shape), stream(seed, "Dense", 0), {})
 
 
 def test_the_values_never_change() -> None:
@@ -23,7 +24,9 @@ def test_the_values_never_change() -> None:
 
 def test_the_values_depend_on_the_seed_the_layer_and_the_number_of_the_draw() -> None:
     streams = [(0, "Dense", 0), (1, "Dense", 0), (0, "LSTM", 0), (0, "Dense", 1), (0, "Dense", 0)]
-    arrays = [DRAWN["Orthogonal"]((6, 6), stream(*seeds), {}).tobytes() for seeds in streams]
+    arrays = [
+        initializers.drawn("Orthogonal", (6, 6), stream(*seeds), {}).tobytes() for seeds in streams
+    ]
     assert len(set(arrays)) == 4 and arrays[0] == arrays[-1]
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import io
 import pickle
 import tarfile
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -42,6 +46,21 @@ def mnist(train: int = 5, val: int = 3) -> dict[str, numpy.ndarray]:
         "x_test": stream.randint(0, 256, (val, 28, 28)).astype("uint8"),
         "y_test": numpy.arange(val, dtype="uint8"),
     }
+
+
+@contextlib.contextmanager
+def names_of_numpy_1() -> Iterator[None]:
+    """Lets NumPy 2 pickle with the names of NumPy 1, as the published files have them."""
+    made = numpy._core.multiarray._reconstruct
+    before = made.__module__
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        importlib.import_module("numpy.core.multiarray")
+        made.__module__ = "numpy.core.multiarray"
+        try:
+            yield
+        finally:
+            made.__module__ = before
 
 
 def write_cifar10(file: Path, batches: list[numpy.ndarray]) -> None:

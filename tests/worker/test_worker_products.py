@@ -9,8 +9,8 @@ import pytest
 from rnnworker import products
 
 
-def layer(kind: str = "other", rows: int | None = 1, steps=None, dense=False, **shapes) -> dict:
-    facts = {"name": "layer", "kind": kind, "steps": steps, "rows": rows, "dense": dense}
+def layer(kind: str = "other", rows: int | None = 1, steps=None, **shapes) -> dict:
+    facts = {"name": "layer", "kind": kind, "steps": steps, "rows": rows}
     return {**facts, "shapes": list(shapes.items())}
 
 
@@ -20,7 +20,7 @@ DIRECTIONS = ("forward", "backward")
 BOTH = {f"{direction}_{name}": SHAPES[name] for direction in DIRECTIONS for name in SHAPES}
 STACKED = {"layer0_kernel": [8, 256], "layer0_recurrent": [64, 256]}
 STACKED |= {"layer1_kernel": [64, 256], "layer1_recurrent": [64, 256]}
-DENSE = layer(dense=True, kernel=[64, 10], bias=[10])
+DENSE = layer("dense", kernel=[64, 10], bias=[10])
 EMBEDDING = layer("embedding", rows=5, embeddings=[100, 8])
 NORM, CONV = layer(gamma=[64], beta=[64]), layer(kernel=[3, 3, 1, 8])
 RECURRENT_FLOPS, DENSE_FLOPS = 2 * 8 * (8 * 256 + 64 * 256), 2 * 64 * 10

@@ -25,7 +25,7 @@ from rnnbench.running.assemble import facts_of, phases_of
 from rnnworker.frameworks.names import FRAMEWORKS
 from tests.conftest import ROOT
 from tests.worker.building import answer_of, settings_of, write_digits
-from tests.worker.test_worker_models import mnist, reviews, write_cifar10
+from tests.worker.test_worker_models import mnist, names_of_numpy_1, reviews, write_cifar10
 
 # Those that a machine without a GPU can make. Of those that differ in a variable of the worker's
 # environment only, one is run.
@@ -159,7 +159,7 @@ reviews = [
 # of 1e-3 for Adadelta, and of an embedding's row that is twice in the batch, with gradients of 1.
 layers, changes = keras.layers, {}
 session = frameworks.open_session(job["config"], job["threads"])
-session._watched = types.SimpleNamespace(compile_arguments=lambda model: None)
+session._watched = types.SimpleNamespace(compiled=lambda model: (None, None))
 adam = {"name": "adam", "learning_rate": 1e-3, "epsilon": 1e-7}
 rmsprop = {"name": "rmsprop", "learning_rate": 1e-3, "rho": 0.9, "epsilon": 1e-8}
 adadelta = {"name": "adadelta", "learning_rate": 1.0, "rho": 0.9, "epsilon": 1e-8}
@@ -200,19 +200,21 @@ def points() -> list[GridPoint]:
 
 def write_data(folder: Path) -> dict[str, dict[str, Any]]:
     """Writes some training and validation samples in the format of each dataset. Returns name of
-    the choice → ``dataset`` and ``pinned_md5`` of a job. The lists of ``imdb.npz`` are pickled by
-    this interpreter's NumPy 2.x."""
+    the choice → ``dataset`` and ``pinned_md5`` of a job. What is pickled has the names of NumPy
+    1."""
     stream = numpy.random.RandomState(0)
     numpy.savez(folder / "mnist.npz", **mnist(SAMPLES, SAMPLES))
     write_digits(folder / "digits.npz", SAMPLES, SAMPLES)
     lists = [[stream.randint(1, 60, 5 + i).tolist() for i in range(SAMPLES)] for _ in range(2)]
     # Both labels: with one, what Keras 3 does differently in embeddings would count more.
     labels = dict.fromkeys(("y_train", "y_test"), numpy.arange(SAMPLES) % 2)
-    numpy.savez(folder / "imdb.npz", **reviews(train=lists[0], test=lists[1]) | labels)
+    with names_of_numpy_1():
+        numpy.savez(folder / "imdb.npz", **reviews(train=lists[0], test=lists[1]) | labels)
     (folder / "nietzsche.txt").write_text("".join("abcde"[i % 5] for i in range(100)))
     sizes = (2, 2, 2, 1, 1, SAMPLES)
     images = [stream.randint(0, 256, (size, 3072)).astype("uint8") for size in sizes]
-    write_cifar10(folder / "cifar10.tar.gz", images)
+    with names_of_numpy_1():
+        write_cifar10(folder / "cifar10.tar.gz", images)
     return {
         path.name.partition(".")[0]: {"dataset": str(path), "pinned_md5": md5_of(path)}
         for path in folder.iterdir()

@@ -23,6 +23,15 @@ def test_a_file_s_dotted_names_are_the_parts_of_a_tree() -> None:
     assert found["y_train"][0] is A and found["y_train"][1] is B
 
 
+def test_putting_trees_together_undoes_taking_them_apart() -> None:
+    tree = {"cases": ({"inputs": (A,), "calls": ((A, B), (B,))}, {"inputs": (B,)}), "labels": B}
+    found = trees.nested(dict(trees.named(tree)))
+    again, before = dict(trees.named(found)), dict(trees.named(tree))
+    assert again.keys() == before.keys()
+    assert all(again[name] is before[name] for name in before)
+    assert isinstance(found["cases"], tuple) and isinstance(found["cases"][1]["inputs"], tuple)
+
+
 def test_a_tree_is_no_array_and_made_of_arrays() -> None:
     with pytest.raises(ValueError, match=r"there is x_train, and x_train\.a"):
         trees.nested({"x_train": A, "x_train.a": A}, ARRAYS)
@@ -109,7 +118,7 @@ KERAS = SimpleNamespace(
     ],
 )
 def test_the_cell_of_a_layer_of_keras_and_its_options(layer, cell: str, stated: dict) -> None:
-    assert in_place.is_recurrent(KERAS, layer)
+    assert in_place.kind_of(KERAS, layer)
     options = in_place.options_of(KERAS, layer)
     assert in_place.cell_name(KERAS, layer, options) == cell
     assert stated.items() <= options.items()

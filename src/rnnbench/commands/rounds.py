@@ -94,7 +94,7 @@ class Loop:
         self._place = place
         self._experiment = read_experiment(place.folder / "experiment.json")
         self._rule = self._experiment.repeats
-        self.importers = Importers(lasting=True)
+        self.importers = Importers()
         self._finished = FinishedRuns(place)
         self._inputs = Inputs()
 

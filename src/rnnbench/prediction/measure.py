@@ -7,14 +7,15 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
+import signal
 import subprocess
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NoReturn
 
 import msgspec
 
@@ -30,7 +31,6 @@ from rnnbench.prediction.messages import (
     Difference,
     Fault,
     Message,
-    NotHeard,
     Prepared,
     Said,
     Timed,
@@ -39,6 +39,8 @@ from rnnbench.records.predictions import ChosenRuntime
 from rnnbench.records.store import timing_lock
 from rnnbench.running.worker import job_of
 from rnnserve import FULL_PRECISION
+from rnnworker.forked_workers import Forked, Importer
+from rnnworker.members import Member, end_process
 from rnnworker.workers import WORKER, environment_of
 
 TURN = 0.06  # seconds of a turn, at least one call
@@ -49,15 +51,7 @@ ROUNDS = 5
 CYCLES = 5  # turns of each runtime with each batch in a round
 PREPARE_SECONDS = 600
 ANSWER_SECONDS = 600  # for the answers before the first turn, and for a turn
-GROUP_SECONDS = 2 * ANSWER_SECONDS  # for the same, of the process that forks
-END_SECONDS = 20  # for a process whose input has ended
-# As the worker's own start: the folder of its package must not be on the path of the build.
-START = (
-    "import os, runpy, sys; "
-    "found = runpy.run_path(os.path.join(sys.argv[1], '__main__.py')); "
-    "found['load_package'](['rnnserve']); "
-    "from rnnworker.serving import {module}; {module}.main(sys.argv[2])"
-)
+IMPORT_SECONDS = 600  # for the imports of the process that forks
 
 
 @dataclass(frozen=True)
@@ -213,7 +207,7 @@ def _prepared(job: Job, say: Callable[[str], None]) -> Prepared:
     try:
         with log.open("wb") as output:
             done = subprocess.run(
-                _command(job, "prepare", facts, "prepare.json"),
+                _command(job, facts, "prepare.json"),
                 env=_environment(job),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -233,12 +227,11 @@ def _prepared(job: Job, say: Callable[[str], None]) -> Prepared:
     return messages.read(content, Prepared, str(file))
 
 
-def _command(job: Job, module: str, facts: Mapping[str, object], name: str) -> list[str]:
+def _command(job: Job, facts: Mapping[str, object], name: str) -> list[str]:
     """The command of a process of `rnnworker.serving`, with its job in the file `name`."""
     path = job.folder / name
     path.write_text(json.dumps(facts))
-    start = START.format(module=module)
-    return [*launcher(job.build, job.root), "-B", "-c", start, WORKER, str(path)]
+    return [*launcher(job.build, job.root), "-B", WORKER, "--serving", str(path)]
 
 
 def _environment(job: Job) -> dict[str, str]:
@@ -261,108 +254,86 @@ class Group:
     def __init__(self, job: Job, outcomes: Sequence[Outcome]) -> None:
         self.job = job
         self.outcomes = outcomes
-        self.name = f"the process of {', '.join(outcome.runtime for outcome in outcomes)}"
-        self.log = job.folder / f"{outcomes[0].runtime}-imports.log"
-        self.process: subprocess.Popen[str] | None = None
-        self.processes = []
-        for number, outcome in enumerate(outcomes):
-            self.processes.append(Process(self, number, outcome, job.folder))
+        self.importer: Importer | None = None
+        self.processes = [Process(self, outcome) for outcome in outcomes]
 
-    def start(self) -> subprocess.Popen[str]:
+    def fork(self, outcome: Outcome, only_timed: bool, events: int) -> Forked:
+        """The process of a runtime, which writes to the descriptor `events`. Raises `RunError` if
+        the one that forks it has ended, or does not end its imports."""
+        job = self.job
+        name = outcome.runtime
         facts = {
-            "folder": str(self.job.folder),
-            "runtimes": [msgspec.to_builtins(outcome.chosen) for outcome in self.outcomes],
-            "imports": self.outcomes[0].imports,
-            "threads": self.job.threads,
-            "function": self.job.function,
-            "seconds": ANSWER_SECONDS,
+            "folder": str(job.folder),
+            "runtime": msgspec.to_builtins(outcome.chosen),
+            "only_timed": only_timed,
+            "imports": outcome.imports,
+            "parent": os.getpid(),
+            "threads": job.threads,
+            "function": job.function,
         }
-        name = self.outcomes[0].runtime
-        with self.log.open("wb") as output:
-            return subprocess.Popen(
-                _command(self.job, "answering", facts, f"{name}.json"),
-                env=_environment(self.job),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                text=True,
-            )
+        member = Member(
+            name=name,
+            command=_command(job, facts, f"{name}.json"),
+            environment=_environment(job),
+            log=str(job.folder / f"{name}.log"),
+            events_file="",
+            limits={"import": IMPORT_SECONDS},
+        )
+        log = job.folder / f"{self.outcomes[0].runtime}-imports.log"
+        if self.importer is None:
+            self.importer = Importer(member._replace(log=str(log)))
+            if not self.importer.wait():
+                self._failed(f"has not answered for {IMPORT_SECONDS} s", log)
+        try:
+            return self.importer.fork(member, events)
+        except OSError:
+            self._failed(f"ended: {_last_line(log)}", log)
 
-    def say(self, text: str) -> None:
-        if self.process is None:
-            self.process = self.start()
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # of a process that has ended, which `read` says
-            self.process.stdin.write(f"{text}\n")
-            self.process.stdin.flush()
-
-    def read(self) -> str:
-        """The next line. Raises `RunError` if the process ends, or says nothing for
-        `GROUP_SECONDS`, after which it is killed."""
-        process = self.process
-        assert process is not None and process.stdout is not None
-        killed = threading.Event()
-
-        def kill() -> None:
-            killed.set()
-            process.kill()
-
-        timer = threading.Timer(GROUP_SECONDS, kill)
-        timer.start()
-        line = process.stdout.readline()
-        timer.cancel()
-        if killed.is_set():
-            what = f"{self.name} has not answered for {GROUP_SECONDS} s"
-            raise RunError(what, where=str(self.log))
-        if not line:
-            what = f"{self.name} ended: {_last_line(self.log)}"
-            raise RunError(what, where=str(self.log))
-        return line
+    def _failed(self, what: str, log: Path) -> NoReturn:
+        names = ", ".join(outcome.runtime for outcome in self.outcomes)
+        raise RunError(f"the process of {names} {what}", where=str(log))
 
     def end(self) -> None:
-        process = self.process
-        if process is None:
-            return
-        assert process.stdin is not None and process.stdout is not None
-        with suppress(BrokenPipeError):
-            process.stdin.close()
-        try:
-            process.wait(timeout=END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+        if self.importer is not None:
+            self.importer.finish()
 
 
 class Process:
     """The process of one runtime, a new one in each round."""
 
-    def __init__(self, group: Group, number: int, outcome: Outcome, folder: Path) -> None:
+    def __init__(self, group: Group, outcome: Outcome) -> None:
         self.group = group
-        self.number = number
         self.outcome = outcome
-        self.log = folder / f"{outcome.runtime}.log"
+        self.log = group.job.folder / f"{outcome.runtime}.log"
+        self.forked: Forked | None = None
+        self.lines: BinaryIO | None = None
         self.ended: float | None = None
 
-    def start(self, cases: str) -> None:
-        """`cases`: ``all`` or ``timed``, what it is asked before its turns."""
+    def start(self, only_timed: bool) -> None:
+        """`only_timed`: whether it is asked only what is timed before its turns. Raises `RunError`
+        if it cannot be forked."""
         self.ended = None
-        self.group.say(f"start {self.number} {cases}")
+        reader, writer = os.pipe()
+        self.lines = os.fdopen(reader, "rb")
+        try:
+            self.forked = self.group.fork(self.outcome, only_timed, writer)
+        finally:
+            os.close(writer)
 
     def read(self, kind: type[Message]) -> Message:
         """What the process says next. Raises `RunError` if it has ended, says nothing for
-        `ANSWER_SECONDS`, or says something else."""
-        self.group.say(f"hear {self.number}")
-        line = self.group.read()
-        instead = messages.read(line, NotHeard, str(self.log))
-        what = ""
-        if instead.silent is not None:
-            what = f"has not answered for {instead.silent} s"
-        elif instead.gone:
+        `ANSWER_SECONDS`, after which it is killed, or says something else."""
+        assert self.forked is not None and self.lines is not None
+        what = f"has not answered for {ANSWER_SECONDS} s"
+        in_time, _, _ = select.select([self.lines], [], [], ANSWER_SECONDS)
+        if in_time:
+            line = self.lines.readline()
+            if line:
+                return messages.read(line, kind, str(self.log))
             what = f"ended: {_last_line(self.log)}"
-        if what:
-            raise RunError(f"the process of {self.outcome.runtime} {what}", where=str(self.log))
-        return messages.read(line, kind, str(self.log))
+        else:
+            os.kill(self.forked.pid, signal.SIGKILL)
+        raise RunError(f"the process of {self.outcome.runtime} {what}", where=str(self.log))
 
     def turn(self, number: int, cycle: int, case: int, batch: int) -> None:
         """Gives it a turn, which its outcome has then. `number`: of the round."""
@@ -370,7 +341,10 @@ class Process:
         lead = LEAD
         if outcome.quickest(batch) > NO_LEAD:
             lead = 0.0
-        self.group.say(f"turn {self.number} {case} {TURN} {lead}")
+        assert self.forked is not None
+        with suppress(BrokenPipeError):  # of a process that has ended, which `read` says
+            self.forked.stdin.write(f"{case} {TURN} {lead}\n".encode())
+            self.forked.stdin.flush()
         timed = self.read(Timed)
         slept = 0.0
         if self.ended is not None:
@@ -382,7 +356,14 @@ class Process:
         outcome.turns.append(turn)
 
     def end(self) -> None:
-        self.group.say(f"end {self.number}")
+        if self.forked is not None:
+            with suppress(BrokenPipeError):
+                self.forked.stdin.close()
+            end_process(self.forked)
+            os.close(self.forked.ended)
+            self.forked = None
+        if self.lines is not None:
+            self.lines.close()
 
 
 def _by_imports(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
@@ -410,16 +391,13 @@ def _round(
     timed = [place for place, case in enumerate(cases) if case.is_timed]
     try:
         for process in processes:
+            running.append(process)
             if number > 0:
-                process.start("timed")
-                running.append(process)
+                process.start(only_timed=True)
                 continue
             say(f"asks {process.outcome.runtime} for answers")
-            process.start("all")
-            if _is_certified(process):
-                running.append(process)
-            else:
-                process.end()
+            if not _is_certified(process):
+                running.pop().end()
         if number > 0:
             for process in running:
                 _check_again(process)
@@ -442,9 +420,10 @@ def _round(
 
 
 def _is_certified(process: Process) -> bool:
-    """Whether the answers of a process are right, which its outcome has then."""
+    """Whether the answers of a new process are right, which its outcome has then."""
     outcome = process.outcome
     try:
+        process.start(only_timed=False)
         said = process.read(Said)
     except RunError as error:  # a crash of one runtime is no reason to measure no other
         said = Said(refused=error.what)

@@ -111,15 +111,7 @@ class Timed(msgspec.Struct, frozen=True):
     peak: int
 
 
-class NotHeard(msgspec.Struct, frozen=True):
-    """What stands for the line of a process that has `gone`, or was killed after so many seconds
-    for being `silent`."""
-
-    gone: bool = False
-    silent: int | float | None = None
-
-
-def read(content: str | bytes, kind: type[Message], where: str) -> Message:
+def read(content: bytes, kind: type[Message], where: str) -> Message:
     """A message. Raises `RunError` if it is none of its `kind`; `where`: its log or file."""
     try:
         return msgspec.json.decode(content, type=kind)

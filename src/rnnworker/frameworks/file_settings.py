@@ -67,7 +67,7 @@ def check(session):
         if name == "backend":
             shown = BUILDS.get(shown, "no build of rnnbench")
         fault = "{}: it sets {} to {}, and this run has {}: {}"
-        place = _line_with(words, session.config["model"]["function"])
+        place = _line_with(words, session.function)
         told = decided.format(shown)
         raise Refusal(fault.format(place, name, after[name], before, told))
 

@@ -11,6 +11,7 @@ it either; this module reads the count first.
 """
 
 import os
+from unittest import mock
 
 from rnnworker.frameworks import keras2_tensorflow1, keras_facts
 
@@ -70,13 +71,9 @@ def _count_after_reading(tensorflow, backend, optimizer):
             with tensorflow.control_dependencies([value]):
                 return update_add(count, increment)
 
-        optimizer.iterations = value
-        backend.update_add = add_after_reading
-        try:
+        reading = mock.patch.object(optimizer, "iterations", value)
+        with reading, mock.patch.object(backend, "update_add", add_after_reading):
             result = get_updates(*arguments, **settings)
-        finally:
-            optimizer.iterations = count
-            backend.update_add = update_add
         if hasattr(optimizer, "weights"):
             optimizer.weights = [count if each is value else each for each in optimizer.weights]
         return result

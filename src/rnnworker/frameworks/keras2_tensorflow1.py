@@ -8,6 +8,7 @@ are fed to the session one by one. `fixed_shuffle_orders` sets their order.
 import collections
 import contextlib
 import os
+from unittest import mock
 
 import numpy
 
@@ -200,12 +201,15 @@ class Session(KerasSession):
         model = self.model
         return as_list(x, model.input_names), as_list(y, model.output_names)
 
-    def layer_gradients(self, layer, x, upstream):
+    def loss_gradients(self):
+        model = self.model
+        gradients = self.keras.backend.gradients(model.total_loss, model.trainable_weights)
+        gradients = list(map(self.tensorflow.convert_to_tensor, gradients))
+        return lambda x, y: self.session.run(gradients, feed_dict=self.step_feed(x, y))
+
+    def _layer_gradients(self, layer, x, upstream):
         call = self._called(layer, x)
-        tensors = (call.outputs, call.gradients)
-        outputs, gradients = self._run(call, x, upstream, tensors, training=1)
-        canonical = self.recurrent.to_canonical(layer, gradients[1:])
-        return outputs, dict(canonical, x=gradients[0])
+        return self._run(call, x, upstream, (call.outputs, call.gradients), training=1)
 
     def layer_outputs(self, layer, x):
         call = self._called(layer, x)
@@ -301,7 +305,6 @@ def fixed_shuffle_orders(orders):
     """Makes the n-th call of ``numpy.random.shuffle`` in the block write ``orders[n]``: ``fit`` on
     arrays asks it for a new order in every epoch, and does the same work with the canonical one.
     Raises `RuntimeError` if `fit` shuffles anything else, or never."""
-    original = numpy.random.shuffle
     left = list(orders)
 
     def shuffle(array):
@@ -309,10 +312,7 @@ def fixed_shuffle_orders(orders):
             raise RuntimeError("fit shuffles something else than the samples once per epoch")
         array[:] = left.pop(0)
 
-    numpy.random.shuffle = shuffle
-    try:
+    with mock.patch.object(numpy.random, "shuffle", shuffle):
         yield
-    finally:
-        numpy.random.shuffle = original
     if len(left) == len(orders):
         raise RuntimeError("fit never shuffled: the order of the samples is not the canonical one")

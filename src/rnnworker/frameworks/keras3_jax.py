@@ -77,13 +77,27 @@ class Session(KerasSession):
     # XLA would compile another step for ``train_on_batch``.
     train_batch = KerasSession.fit_batch
 
-    def layer_gradients(self, layer, x, upstream):
+    def loss_gradients(self):
+        variables = self.model.trainable_variables
+
+        def loss(values, *samples):
+            mapping = list(zip(variables, values))
+            # With the losses that layers add, such as those of activity regularizers.
+            with self.keras.StatelessScope(state_mapping=mapping, collect_losses=True):
+                return self.loss(*samples)
+
+        gradient = self.jax.jit(self.jax.grad(loss))
+
+        def gradients(*samples):
+            values = [variable.value for variable in variables]
+            return list(map(numpy.asarray, gradient(values, *samples)))
+
+        return gradients
+
+    def _layer_gradients(self, layer, x, upstream):
         variables = [variable.value for variable in layer.trainable_variables]
-        probe = self._probe(layer, True)
-        outputs, x_gradient, gradients = probe(x, upstream, variables)
-        gradients = [numpy.asarray(gradient) for gradient in gradients]
-        canonical = self.recurrent.to_canonical(layer, gradients)
-        return numpy.asarray(outputs), dict(canonical, x=numpy.asarray(x_gradient))
+        outputs, of_x, gradients = self._probe(layer, True)(x, upstream, variables)
+        return numpy.asarray(outputs), list(map(numpy.asarray, [of_x, *gradients]))
 
     def layer_outputs(self, layer, x):
         variables = [variable.value for variable in layer.trainable_variables]

@@ -226,11 +226,30 @@ class Session(KerasSession):
     def executed_ops(self, run):
         return tensorflow_facts.executed_ops(self.tensorflow, run)
 
-    def layer_gradients(self, layer, x, upstream):
+    def loss_gradients(self):
+        tensorflow = self.tensorflow
+        variables = self._variables(self.model)
+
+        @tensorflow.function
+        def gradients(*samples):
+            with tensorflow.GradientTape() as tape:
+                loss = self.loss(*samples)
+            return list(map(self.as_tensor, tape.gradient(loss, variables)))
+
+        def gradients_of(*samples):
+            samples = trees.mapped(tensorflow.constant, samples)
+            return [value.numpy() for value in gradients(*samples)]
+
+        return gradients_of
+
+    def _variables(self, layer):
+        """TensorFlow's variables of a layer or model that are trained: those of Keras 3 wrap them,
+        those of Keras 2 are such."""
+        return [getattr(each, "_value", each) for each in layer.trainable_variables]
+
+    def _layer_gradients(self, layer, x, upstream):
         outputs, gradients = self._probe(layer, True, (x, upstream))
-        gradients = list(map(self.as_numpy, gradients))
-        canonical = self.recurrent.to_canonical(layer, gradients[1:])
-        return outputs.numpy(), dict(canonical, x=gradients[0])
+        return outputs.numpy(), list(map(self.as_numpy, gradients))
 
     def layer_outputs(self, layer, x):
         return self._probe(layer, False, (x,)).numpy()
@@ -240,8 +259,7 @@ class Session(KerasSession):
         `arrays`: (inputs, upstream) for (outputs, gradients of the inputs and the weights), or
         (inputs,) for the outputs alone."""
         tensorflow = self.tensorflow
-        # Keras 3's variables wrap TensorFlow's; Keras 2 uses TensorFlow's.
-        variables = [getattr(each, "_value", each) for each in layer.trainable_variables]
+        variables = self._variables(layer)
 
         def called(inputs):
             return tensorflow.cast(layer(inputs, training=training), "float32")

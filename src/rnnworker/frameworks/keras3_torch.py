@@ -91,17 +91,30 @@ class Session(KerasSession):
 
         return torch.utils.data.DataLoader(Batches(), batch_size=None)
 
-    def layer_gradients(self, layer, x, upstream):
+    def loss_gradients(self):
+        variables = [variable.value for variable in self.model.trainable_variables]
+
+        def on_device(array):
+            return self.torch.from_numpy(numpy.asarray(array)).to(variables[0].device)
+
+        def gradients(*samples):
+            loss = self.loss(*trees.mapped(on_device, samples))
+            return self._gradients(loss, variables)
+
+        return gradients
+
+    def _gradients(self, loss, tensors):
+        computed = self.torch.autograd.grad(loss, tensors)
+        return [gradient.float().cpu().numpy() for gradient in computed]
+
+    def _layer_gradients(self, layer, x, upstream):
         torch = self.torch
         variables = [variable.value for variable in layer.trainable_variables]
         device = variables[0].device
         x = torch.tensor(x, requires_grad=True, device=device)
         outputs = layer(x, training=True).float()
         loss = (outputs * torch.tensor(upstream, device=device)).sum()
-        computed = torch.autograd.grad(loss, [x] + variables)
-        gradients = [gradient.float().cpu().numpy() for gradient in computed]
-        canonical = self.recurrent.to_canonical(layer, gradients[1:])
-        return outputs.detach().cpu().numpy(), dict(canonical, x=gradients[0])
+        return outputs.detach().cpu().numpy(), self._gradients(loss, [x] + variables)
 
     def layer_outputs(self, layer, x):
         self.model.eval()  # as Keras's ``evaluate`` and ``predict`` do

@@ -38,9 +38,11 @@ def _is_of_ours(error):
     return isinstance(error, Refusal) or getattr(error, "layer", None) is not None
 
 
-def check_kind(model, keras, function):
-    """Raises TypeError or `Refusal` if what `function` returned is not a model that Keras trains
-    with one optimizer."""
+def check_kind(session):
+    """Raises TypeError or `Refusal` if what the model's function returned is not a model that Keras
+    trains with one optimizer."""
+    model = session.model
+    function = session.function
     if not hasattr(model, "compile"):
         fault = "build of {} returned {}, not a Keras model"
         raise TypeError(fault.format(function, type(model).__name__))
@@ -53,7 +55,7 @@ def check_kind(model, keras, function):
             held = value.values()
         elif isinstance(value, (list, tuple)):
             held = value
-        if any(isinstance(each, keras.optimizers.Optimizer) for each in held):
+        if any(isinstance(each, session.keras.optimizers.Optimizer) for each in held):
             fault = (
                 "{}: the model has an optimizer of its own, {}: only that of compile, "
                 "optimizer=…, can be set back to its first state before a timed training"
@@ -71,9 +73,8 @@ def loss_in(logs, session):
     """The loss among the results of a training step. Raises `Refusal` if there is none."""
     if "loss" not in logs:
         fault = '{}: the model\'s train_step returns {}: return its loss too, as "loss"'
-        function = session.config["model"]["function"]
-        returned = ", ".join(sorted(logs))
-        raise Refusal(fault.format(function, returned or "nothing"))
+        returned = ", ".join(sorted(logs)) or "nothing"
+        raise Refusal(fault.format(session.function, returned))
     return float(logs["loss"])
 
 
@@ -84,7 +85,7 @@ def check_stop(session):
             "{}: the model sets stop_training: remove that, so that all implementations train "
             "equally long"
         )
-        raise Refusal(fault.format(session.config["model"]["function"]))
+        raise Refusal(fault.format(session.function))
 
 
 def check_axes_of_weights(session):
@@ -107,8 +108,7 @@ def check_axes_of_weights(session):
                     "its {} axes: repeat the weights over the time steps, as "
                     "numpy.repeat(weights[:, None], steps, axis=1)"
                 )
-                function = session.config["model"]["function"]
-                raise Refusal(fault.format(function, name, axes_of_loss))
+                raise Refusal(fault.format(session.function, name, axes_of_loss))
 
 
 def check(session):
@@ -140,8 +140,7 @@ def _check_counts(session):
         is_part = part == "outputs" and isinstance(arrays, dict) and given < stated
         if stated != given and not is_part:
             fault = "{}: the model has {} {}, and the data have {} in {}"
-            function = session.config["model"]["function"]
-            raise Refusal(fault.format(function, stated, part, given, name))
+            raise Refusal(fault.format(session.function, stated, part, given, name))
 
 
 def _check_sample_weights(session):
@@ -207,7 +206,7 @@ def _check_states(session):
             continue
         why = session.loses_states(layer)
         if why:
-            place = places.get(id(layer), session.config["model"]["function"])
+            place = places.get(id(layer), session.function)
             fault = "{}: the layer {} has stateful=True: {}"
             raise Refusal(fault.format(place, layer.name, why))
 
@@ -226,8 +225,7 @@ def _check_weights(session):
     found = sum(session.count_of(layer) for layer in inside)
     if found != len(session.model.weights):
         fault = "{}: of the model's {} weights, {} are in its layers: make each weight in a layer"
-        function = session.config["model"]["function"]
-        raise Refusal(fault.format(function, len(session.model.weights), found))
+        raise Refusal(fault.format(session.function, len(session.model.weights), found))
 
 
 def check_has_layers(session):
@@ -239,7 +237,7 @@ def check_has_layers(session):
     if recurrent.kernel is not None and in_place.kernels_given(session.model):
         return
     for layer in session.made_in_build():
-        if in_place.is_recurrent(session.keras, layer):
+        if in_place.kind_of(session.keras, layer):
             fault = (
                 "{}: the layer {} is not part of the model, and not trained: Keras finds layers in "
                 "attributes of models and layers, not in a Lambda or in another object"
@@ -249,7 +247,7 @@ def check_has_layers(session):
         "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
         "false in the model's YAML and use rnn=none"
     )
-    raise Refusal(fault.format(session.config["model"]["function"].rpartition(":")[0]))
+    raise Refusal(fault.format(session.function.rpartition(":")[0]))
 
 
 def has_own_loop(session):

@@ -39,8 +39,10 @@ class KerasSession(KerasWeights, KerasTraining):
       orders. It never ends: the last order is followed by the first.
     - ``build_facts()``: facts about the framework for the record's ``environment``.
     - ``devices()``: lists of names, ``framework_devices`` and, if known, ``framework_cards``.
-    - ``layer_gradients(layer, x, upstream)``: (outputs, gradients of sum(outputs ∘ upstream) with
-      respect to ``x`` and the canonical arrays), with ``training=True``.
+    - ``_layer_gradients(layer, x, upstream)``: (outputs, gradients of sum(outputs ∘ upstream) with
+      respect to ``x`` and each trainable weight), with ``training=True``.
+    - ``loss_gradients()``: a function of (x, y) or (x, y, weights) → the gradients of the model's
+      loss with respect to its trainable weights, without an update.
     - ``executed_ops(run)``: [(path, op type, count)] of the ops that `run` executes; or `kernels`.
     """
 
@@ -134,12 +136,16 @@ class KerasSession(KerasWeights, KerasTraining):
         }
 
     @property
+    def function(self):
+        """The function of the model, FILE.py:NAME or MODULE:NAME."""
+        return self.config["model"]["function"]
+
+    @property
     def validation_samples(self):
         return trees.rows(self.arrays["x_val"])
 
     def construct(self):
         """Makes the model as its author wrote it. Raises `Refusal` for what the grid decides."""
-        settings = self.config["model"]
         self.settle()
         self.seed(self.config["seed"])
         self.recurrent = Recurrent(self.keras, self.config)
@@ -148,8 +154,8 @@ class KerasSession(KerasWeights, KerasTraining):
         watching = self._watched.watching()
         making = self.making_layers()
         with watching, making, draws.by_numpy(), keras_checks.refusals(self.place):
-            self.model = self.make_model(user_functions.function(settings["function"]))
-            keras_checks.check_kind(self.model, self.keras, settings["function"])
+            self.model = self.make_model(user_functions.function(self.function))
+            keras_checks.check_kind(self)
             # A name would be a new one, without what it has kept of a training in `build`.
             if hasattr(self.keras, "ops"):  # Keras 3; a graph of TensorFlow 1 needs a new one
                 self._own_optimizer = getattr(self.model, "optimizer", None)
@@ -178,7 +184,8 @@ class KerasSession(KerasWeights, KerasTraining):
             self.give_kernel()
         if self.config.get("certifying") and not self.resets_dropout:
             # Two implementations would draw other masks.
-            random_layers.turn_off(self.model, self.keras.layers)
+            for setting in random_layers.turned_off(self.model, self.keras.layers):
+                setattr(*setting)
         return {"layers": len(self.model.layers)}
 
     def settle(self):
@@ -224,7 +231,7 @@ class KerasSession(KerasWeights, KerasTraining):
     def place(self, layer):
         """``FILE, line N`` where the model has made `layer`, or the file of a saved model; None if
         that is unknown."""
-        if self.config["model"]["function"] == SAVED:
+        if self.function == SAVED:
             return self.config["model"]["file"]
         return self._watched.place(layer)
 
@@ -236,7 +243,8 @@ class KerasSession(KerasWeights, KerasTraining):
         """Compiles the built model with an `optimizer`, stated as in a model's YAML, in place of
         its own; with its own if that is None. `load_weights` must follow."""
         arguments = self._compile_arguments(optimizer)
-        if self._watched.compile_arguments(self.model) is None:
+        own, _ = self._watched.compiled(self.model)
+        if own is None:
             self.model.compile(**arguments)
         else:  # these are of Keras's `compile`; the author's own has done what it adds to it
             keras_facts.of_keras(type(self.model), "compile")(self.model, **arguments)
@@ -255,11 +263,11 @@ class KerasSession(KerasWeights, KerasTraining):
         """The arguments of ``compile``: those of the model itself, or of its YAML, with the stated
         `optimizer` if that is given."""
         settings = self.compile_settings()
-        own = self._watched.compile_arguments(self.model)
+        own, place = self._watched.compiled(self.model)
         if own is None:
             arguments = self._stated_compile_arguments()
         else:
-            place = self._watched.compile_place(self.model) or self.config["model"]["function"]
+            place = place or self.function
             keras_checks.check_own_compile(place, self.config["model"], own, settings)
             arguments = dict(own, optimizer=self._own_optimizer or own.get("optimizer"))
         if optimizer is not None:
@@ -390,6 +398,15 @@ class KerasSession(KerasWeights, KerasTraining):
         logs = {name: values[0] for name, values in history.items()}
         return keras_checks.loss_in(logs, self)
 
+    def loss(self, x, y, sample_weight=None):
+        """The loss of a batch, tensors, as a training step computes it: with a mean over its
+        samples."""
+        predicted = self.model(x, training=True)
+        return self.compute_loss(x=x, y=y, y_pred=predicted, sample_weight=sample_weight)
+
+    def compute_loss(self, **batch):
+        return self.model.compute_loss(**batch)
+
     def outputs(self, samples=None):
         """The model's outputs for the validation set, or for its first `samples`."""
         feed, steps = self.validation(samples)
@@ -430,6 +447,13 @@ class KerasSession(KerasWeights, KerasTraining):
     def without_randomness(self):
         """A context in which the model draws no dropout and no noise."""
         return random_layers.off(self.model, self.keras.layers)
+
+    def layer_gradients(self, layer, x, upstream):
+        """(outputs, gradients of sum(outputs ∘ upstream) with respect to ``x`` and the canonical
+        arrays), with ``training=True``."""
+        outputs, gradients = self._layer_gradients(layer, x, upstream)
+        canonical = self.recurrent.to_canonical(layer, gradients[1:])
+        return outputs, dict(canonical, x=gradients[0])
 
     def layer_outputs(self, layer, x):
         """The outputs with ``training=False``, as in ``evaluate`` and ``predict``."""
@@ -484,7 +508,7 @@ class KerasSession(KerasWeights, KerasTraining):
     def _layer_names(self):
         """The names of the recurrent layers, and of the others."""
         own = [layer.name for layer in self.recurrent.layers]
-        every = [layer.name for layer in self._leaves(inner_of(self.model))]
+        every = [layer.name for layer in self.outside_recurrent(inner_of(self.model))]
         return own, [name for name in every if name not in own]
 
     def _short_layers(self):

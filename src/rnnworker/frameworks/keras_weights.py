@@ -4,8 +4,9 @@ import collections
 
 import numpy
 
-from rnnworker.recurrent import cells, composed
 from rnnworker.recurrent.composed import flat, inner_layers, inner_of
+
+KINDS = {"Embedding": "embedding", "Dense": "dense"}
 
 
 class KerasWeights:
@@ -13,8 +14,8 @@ class KerasWeights:
 
     def layers(self):
         """The layers with weights in order: the ``name`` of each, its ``kind`` (``recurrent``,
-        ``embedding`` or ``other``), the ``cell`` of a recurrent one, and ``shapes``, the (name,
-        shape) of its canonical arrays."""
+        ``embedding``, ``dense`` or ``other``), the ``cell`` of a recurrent one, and ``shapes``, the
+        (name, shape) of its canonical arrays."""
         layers = []
         for layer in self.weighted():
             arrays = self._canonical(layer)
@@ -24,9 +25,7 @@ class KerasWeights:
                 facts.update(kind="recurrent", cell=self.recurrent.made_here(layer).cell)
             else:
                 names = list(arrays)
-                facts["kind"] = "other"
-                if type(layer).__name__ == "Embedding":
-                    facts["kind"] = "embedding"
+                facts["kind"] = KINDS.get(type(layer).__name__, "other")
             facts["shapes"] = [(name, list(arrays[name].shape)) for name in names]
             layers.append(facts)
         return layers
@@ -45,25 +44,23 @@ class KerasWeights:
             if layer in self.recurrent.layers:
                 self.recurrent.from_canonical(layer, arrays)
                 continue
-            named = self._named(layer)
-            self.write([variable for _, variable in named], [arrays[name] for name, _ in named])
+            named = self._own[id(layer)]
+            self.write(list(named.values()), [arrays[name] for name in named])
 
     def trained(self):
         """Which arrays of the layers in `weighted` are trained, {array: bool} for each."""
         found = []
         for layer in self.weighted():
-            trained = set(map(id, layer.trainable_weights))
-            flags = {}
+            variables = layer.trainable_weights
             if self.recurrent.made_here(layer) is None:
-                for name, variable in self._named(layer):
-                    flags[name] = id(variable) in trained
-            elif self.recurrent.module is None:
-                for prefix, part in single_parts(layer).items():
-                    for name, variable in zip(cells.names_of(part, part.weights), part.weights):
-                        if name is not None:
-                            flags[prefix + name] = id(variable) in trained
+                trained = set(map(id, variables))
+                own = self._own[id(layer)]
+                flags = {name: id(own[name]) in trained for name in own}
             else:
-                flags = dict.fromkeys(self._canonical(layer), bool(trained))
+                names = ()
+                if variables:
+                    names = self.recurrent.to_canonical(layer, self.read(variables))
+                flags = {name: name in names for name in self._canonical(layer)}
             found.append(flags)
         return found
 
@@ -96,9 +93,10 @@ class KerasWeights:
         """The layers that have weights of their own, not only those of layers inside them, in
         order, and the recurrent layers."""
         found = []
-        self._own = {}  # id of a layer → those of its weights that are in no other one
+        # id of a layer → its weights that are in no other one: {name: variable}.
+        self._own = {}
         seen = set()
-        for layer in self._leaves([self.model]):
+        for layer in self.outside_recurrent([self.model]):
             if self.recurrent.made_here(layer) is not None:
                 own = list(layer.weights)
             else:
@@ -107,35 +105,23 @@ class KerasWeights:
             seen.update(map(id, own))
             if own:
                 found.append(layer)
-                self._own[id(layer)] = own
+                self._own[id(layer)] = dict(zip(_names(own), own))
         return found
 
-    def _leaves(self, layers):
+    def outside_recurrent(self, layers):
         """The `layers` and those inside them, but for those inside a recurrent layer."""
-        leaves = []
-        for layer in layers:
-            if any(layer is each for each in leaves):
-                continue
-            leaves.append(layer)
-            if self.recurrent.made_here(layer) is None:
-                leaves += self._leaves(inner_of(layer))
-        return leaves
+        return flat(layers, lambda layer: self.recurrent.made_here(layer) is None)
 
     def count_of(self, layer):
         """The number of weights of a layer in `weighted`."""
         return len(self._own[id(layer)])
 
-    def _named(self, layer):
-        """[(name, variable)] of the weights of a layer in `weighted`, each name once."""
-        return list(zip(_names(self._own[id(layer)]), self._own[id(layer)]))
-
     def _canonical(self, layer):
         """The weights of a layer, {name: array}; those of a recurrent layer in canonical form."""
         if layer in self.recurrent.layers:
             return self.recurrent.to_canonical(layer)
-        named = self._named(layer)
-        values = self.read([variable for _, variable in named])
-        return dict(zip([name for name, _ in named], values))
+        named = self._own[id(layer)]
+        return dict(zip(named, self.read(list(named.values()))))
 
 
 def _of_its_own(layer):
@@ -144,15 +130,6 @@ def _of_its_own(layer):
     for inner in inner_of(layer):
         inside.update(map(id, inner.weights))
     return [variable for variable in layer.weights if id(variable) not in inside]
-
-
-def single_parts(layer):
-    """{prefix in canonical form: single layer} of a recurrent layer."""
-    parts = {}
-    for prefix, part in composed.parts_of(layer).items():
-        for further, single in single_parts(part).items():
-            parts[prefix + further] = single
-    return parts or {"": layer}
 
 
 def _names(variables):

@@ -9,7 +9,7 @@ TENSORFLOW_2 = {"tensorflow": "2.", "tensorflow-cpu": "2."}
 
 class Framework(NamedTuple):
     """- `module`: the module of its session, in this package.
-    - `engine`: what computes its gradients (``loss_gradients.GRADIENTS``).
+    - `engine`: what computes its arrays, of TensorFlow with its first number.
     - `needs`: groups of alternatives, distribution → prefix of its version, one of which must be
       installed; `imports`: the modules that it imports.
     - `kernels`: TensorFlow's name of a kernel → the framework's name (``attest``).

@@ -1,8 +1,6 @@
 """The layers of a model that draw random numbers in each training step: which ones these are, and
 how a certificate turns them off."""
 
-import contextlib
-
 from rnnworker.recorded import recording
 from rnnworker.recurrent import composed
 from rnnworker.recurrent.in_place import RECURRENT
@@ -29,48 +27,32 @@ def classes_of(layers):
 def names(model, layers):
     """The names of the layers of `model` that draw a mask or noise in each training step, without
     those inside another of them. `layers`: Keras's module."""
-    return _names(composed.inner_of(model), classes_of(layers), set())
+    classes = classes_of(layers)
 
-
-def _names(inner, classes, seen):
-    found = []
-    for layer in inner:
-        if id(layer) in seen:
-            continue
-        seen.add(id(layer))
+    def draws(layer):
         settings = [setting for kind, setting in classes.items() if isinstance(layer, kind)]
         settings += ["dropout", "recurrent_dropout"]  # of recurrent layers
-        if any(getattr(layer, setting, 0) for setting in settings):
-            found.append(layer.name)
-        else:
-            found += _names(composed.inner_of(layer), classes, seen)
-    return found
+        return any(getattr(layer, setting, 0) for setting in settings)
+
+    found = composed.flat(composed.inner_of(model), lambda layer: not draws(layer))
+    return [layer.name for layer in found if draws(layer)]
 
 
-@contextlib.contextmanager
 def off(model, layers):
-    """`turn_off` in the block."""
-    before = turn_off(model, layers)
-    try:
-        yield
-    finally:
-        for layer, setting, value in reversed(before):  # a derived class is there twice
-            setattr(layer, setting, value)
+    """In its block, `turned_off`."""
+    return composed.changed(turned_off(model, layers))
 
 
-def turn_off(model, layers):
-    """Turns off dropout and noise in Keras's layers of `model`, attention and recurrent cells
-    included. `layers`: Keras's module. Returns what was set: [(layer, attribute, value)]."""
+def turned_off(model, layers):
+    """What turns off dropout and noise in Keras's layers of `model`, attention and recurrent cells
+    included: [(layer, attribute, 0)]. `layers`: Keras's module."""
     rates = _rates(layers)
-    before = []
+    found = []
     for layer in composed.flat([model]):
         for kind, settings in rates.items():
-            if not isinstance(layer, kind):
-                continue
-            for setting in settings:
-                before.append((layer, setting, getattr(layer, setting)))
-                setattr(layer, setting, 0.0)
-    return before
+            if isinstance(layer, kind):
+                found += [(layer, setting, 0.0) for setting in settings]
+    return found
 
 
 def _rates(layers):
@@ -83,7 +65,7 @@ def _rates(layers):
 
 
 def made_off(layers):
-    """As `turn_off`, for layers that are made in its block: in TensorFlow 1, a later change would
+    """As `off`, for layers that are made in its block: in TensorFlow 1, a later change would
     have no effect, because the graph contains the rate with which a layer was called."""
 
     def with_0(settings):

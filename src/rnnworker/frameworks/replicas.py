@@ -71,8 +71,9 @@ class Session(keras3_tensorflow.Session):
     # In Keras 3 ``train_on_batch`` gives each replica the whole batch.
     train_batch = keras3_tensorflow.Session.fit_batch
 
-    def loss_of_whole_batch(self, x, y, y_pred, sample_weight):
-        """The loss that the replicas compute together, computed on the first device alone."""
+    def compute_loss(self, x, y, y_pred, sample_weight):
+        """The loss that the replicas compute together, computed on the first device alone: the
+        model's own would update metrics that only replicas may update."""
         loss = self.keras.losses.get(self.model.loss)(y, y_pred)
         return self.tensorflow.reduce_mean(loss) + sum(self.model.losses)
 

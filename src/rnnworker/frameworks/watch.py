@@ -28,15 +28,9 @@ class Watched:
         another time."""
         return self._shapes.get(id(layer))
 
-    def compile_arguments(self, model):
-        """The arguments with which the model has compiled itself; None if it has not."""
-        return self._compile_of(model)[0]
-
-    def compile_place(self, model):
-        """``FILE, line N`` where the model has compiled itself; None if that is unknown."""
-        return self._compile_of(model)[1]
-
-    def _compile_of(self, model):
+    def compiled(self, model):
+        """(the arguments with which the model has compiled itself, None if it has not; ``FILE, line
+        N`` where it has, None if that is unknown)."""
         # A Sequential of Keras 2.0.6 compiles a model inside it.
         for each in (model, getattr(model, "model", None)):
             if id(each) in self._compiled:

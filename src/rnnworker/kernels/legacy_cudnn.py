@@ -37,33 +37,16 @@ def make(keras, cell, units, options):
             raise ValueError("this build's Keras has no {}".format(name))
     layer_class = getattr(layers, name)
     if cell == "lstm":
-        return _with_one_bias(layer_class)(units, unit_forget_bias=False, **options)
-    return layer_class(units, **options)
-
-
-def to_canonical(layer, values=None):
-    if values is None:
-        values = layer.get_weights()
-    return unpack(values)
-
-
-def from_canonical(layer, arrays):
-    layer.set_weights(pack(arrays))
-
-
-def pack(arrays):
-    """Canonical arrays of an LSTM or GRU → [kernel, recurrent, bias], the trained weights of a
-    layer."""
-    units = len(arrays["recurrent"])
-    return [
-        _map_gates(arrays["kernel"], units, lambda gate: gate.T.reshape(gate.shape)),
-        _map_gates(arrays["recurrent"], units, numpy.transpose),
-        arrays["bias"].ravel(),
-    ]
+        layer = _with_one_bias(layer_class)(units, unit_forget_bias=False, **options)
+    else:
+        layer = layer_class(units, **options)
+    layer.unpack = unpack
+    return layer
 
 
 def unpack(values):
-    """The reverse of `pack`, for weights and for gradients."""
+    """The canonical arrays of the trained weights, [kernel, recurrent, bias], of a layer, or of
+    their gradients."""
     kernel, recurrent, bias = values
     units, columns = numpy.shape(recurrent)
     if columns == 3 * units:  # of a GRU

@@ -142,7 +142,7 @@ class Recurrent:
             arrays = self.to_canonical(layer)
             inputs = next(len(arrays[name]) for name in arrays if name.endswith("kernel"))
             of_keras.build((None, None, inputs))
-            first = canonical_of_keras(of_keras)
+            first = canonical(of_keras)
             self.from_canonical(layer, {name: first[name] for name in arrays})
 
     def found_in(self, model, place_of):
@@ -211,16 +211,13 @@ class Recurrent:
                 return reason
         return None
 
-    def longest(self):
-        """The most time steps that a layer may have; None without a limit."""
-        if self.kernel != "unrolled" or self._framework() == "keras3_torch":
-            return None
-        return (self._rnn.get("options") or {}).get(LONGEST, LONGEST_UNROLLED)
-
     def check_steps(self, place, steps):
         """Raises `Refusal` if a layer made in `place` has more time `steps` than it may have."""
-        longest = self.longest()
-        if longest is None or steps is None or steps <= longest:
+        framework = (self._config.get("build") or {}).get("framework")
+        if self.kernel != "unrolled" or framework == "keras3_torch":
+            return
+        longest = (self._rnn.get("options") or {}).get(LONGEST, LONGEST_UNROLLED)
+        if steps is None or steps <= longest:
             return
         minutes = max(1, steps * UNROLLED_SECONDS / 60)
         fault = (
@@ -229,9 +226,6 @@ class Recurrent:
             "+rnn.options.{}={}"
         )
         raise Refusal(fault.format(place, steps, minutes, LONGEST, steps))
-
-    def _framework(self):
-        return (self._config.get("build") or {}).get("framework")
 
     def _layer_of_keras(self, cell, units, layers, bidirectional, options):
         """A layer of Keras, or a stack of them, which gets the kernel with the whole model."""
@@ -291,20 +285,8 @@ class Recurrent:
     def to_canonical(self, layer, values=None):
         """The canonical arrays of a layer in `layers`: its weights, or in their place `values`, the
         gradients of its trainable weights in their order."""
-        parts = composed.parts_of(layer)
-        if not parts:
-            convert = getattr(self.module, "to_canonical", cells.to_canonical)
-            return convert(layer, values)
-        converted = []
-        first = 0
-        for part in parts.values():
-            its_values = None
-            if values is not None:
-                end = first + len(part.trainable_weights)
-                its_values = list(values[first:end])
-                first = end
-            converted.append(self.to_canonical(part, its_values))
-        return canonical_weights.join(parts, converted)
+        convert = getattr(self.module, "to_canonical", cells.to_canonical)
+        return canonical(layer, convert, values)
 
     def from_canonical(self, layer, arrays):
         """Sets the weights of a layer in `layers` to the canonical `arrays`."""
@@ -344,12 +326,22 @@ class Recurrent:
         return options
 
 
-def canonical_of_keras(layer):
-    """The canonical arrays of a layer of Keras, of both directions, or of a stack of them."""
+def canonical(layer, convert=cells.to_canonical, values=None):
+    """The canonical arrays of a layer, of both directions, or of a stack of them; `convert`: the
+    function of a single layer and its `values`, see `Recurrent.to_canonical`."""
     parts = composed.parts_of(layer)
     if not parts:
-        return cells.to_canonical(layer)
-    return canonical_weights.join(parts, list(map(canonical_of_keras, parts.values())))
+        return convert(layer, values)
+    converted = []
+    first = 0
+    for part in parts.values():
+        its_values = None
+        if values is not None:
+            end = first + len(part.trainable_weights)
+            its_values = list(values[first:end])
+            first = end
+        converted.append(canonical(part, convert, its_values))
+    return canonical_weights.join(parts, converted)
 
 
 class Made:

@@ -29,10 +29,9 @@ MATRIX = "kernel above recurrent"
 ICFO = (0, 2, 1, 3)
 # Layout → its weights in order: what each contains, and its gates as places in the canonical order
 # (lstm: i, f, c, o; gru: z, r, h). Of a GRU's two biases, ``bias`` is the input's and
-# ``second_bias`` the state's. ``frozen`` is zero and not trained.
+# ``second_bias`` the state's.
 LAYOUTS = {
     "rnn": ((MATRIX, (0,)), ("bias", (0,))),
-    "lstm_ifco": ((MATRIX, (0, 1, 2, 3)), ("bias", (0, 1, 2, 3))),
     "lstm_icfo": ((MATRIX, ICFO), ("bias", ICFO)),
     "gru_reset_before": ((MATRIX, (1, 0)), ("bias", (1, 0)), (MATRIX, (2,)), ("bias", (2,))),
     "contrib_gru": (
@@ -91,32 +90,47 @@ def supported(name, cell, cells, options):
 def to_canonical(layer, values=None):
     """The layer's weights as canonical arrays, or `values` in place of its trainable weights, such
     as gradients."""
-    variables = layer.trainable_weights
     if values is None:
-        variables = layer.weights
-        values = layer.get_weights()
+        return _arrays_of(layer, layer.weights, layer.get_weights())
+    return _arrays_of(layer, layer.trainable_weights, values)
+
+
+def from_canonical(layer, arrays):
+    """The reverse of `to_canonical`: sets the layer's weights. A kept state stays as it is."""
+
+    def unpack(values):
+        return _arrays_of(layer, layer.weights, values)
+
+    layer.set_weights(packed(unpack, layer.get_weights(), arrays))
+
+
+def _arrays_of(layer, variables, values):
+    """The canonical arrays of the `values` of some `variables` of a layer."""
     if hasattr(layer, "unpack"):
         return layer.unpack(values)
-    layout, units = _layout(layer)
-    if layout:
-        return unpack(layout, values, units)
+    for part in (layer, getattr(layer, "cell", None)):  # or the cell that it runs
+        if hasattr(part, "layout"):
+            return unpack(LAYOUTS[part.layout], values, part.units)
     named = dict(zip(names_of(layer, variables), values))
     named.pop(None, None)
     return named
 
 
-def from_canonical(layer, arrays):
-    """The reverse of `to_canonical`: sets the layer's weights."""
-    layout, _ = _layout(layer)
-    if hasattr(layer, "pack"):
-        values = layer.pack(arrays)
-    elif layout:
-        values = pack(layout, arrays)
-    else:
-        names = names_of(layer, layer.weights)
-        own = layer.get_weights()  # a kept state stays as it is
-        values = [arrays.get(name, value) for name, value in zip(names, own)]
-    layer.set_weights(values)
+def packed(unpack, values, arrays):
+    """The `values` of weights, changed so that they are the canonical `arrays` after `unpack`, a
+    function that only moves numbers to other places."""
+    flat = numpy.concatenate([numpy.ravel(value) for value in values])
+    ends = numpy.cumsum([numpy.size(value) for value in values])[:-1]
+
+    def split(numbers):
+        parts = numpy.split(numbers, ends)
+        return [part.reshape(numpy.shape(value)) for part, value in zip(parts, values)]
+
+    places = unpack(split(numpy.arange(len(flat))))
+    for name in places:
+        if name in arrays:
+            flat[places[name]] = arrays[name]
+    return split(flat)
 
 
 def names_of(layer, variables):
@@ -135,27 +149,9 @@ def names_of(layer, variables):
     return [names.get(id(variable)) for variable in variables]
 
 
-def pack(layout, arrays):
-    """Canonical arrays → the list of the weights in `layout`, the value of one in `LAYOUTS`."""
-    rows = dict(arrays)
-    if arrays["bias"].ndim == 2:
-        rows["bias"], rows["second_bias"] = arrays["bias"]
-    rows["frozen"] = numpy.zeros_like(rows["bias"])
-    rows[MATRIX] = numpy.concatenate([arrays["kernel"], arrays["recurrent"]], axis=0)
-    units = arrays["recurrent"].shape[0]
-    packed = []
-    for name, gates in layout:
-        parts = []
-        for gate in gates:
-            start = gate * units
-            end = start + units
-            parts.append(rows[name][..., start:end])
-        packed.append(numpy.concatenate(parts, -1))
-    return packed
-
-
 def unpack(layout, values, units):
-    """The reverse of `pack`, for weights and for gradients."""
+    """The `values` of weights in `layout`, the value of one in `LAYOUTS`, or their gradients, as
+    canonical arrays."""
     parts = {}
     for (name, gates), value in zip(layout, values):
         of_gates = numpy.split(numpy.asarray(value), len(gates), axis=-1)
@@ -169,19 +165,10 @@ def unpack(layout, values, units):
     # In the order of the gates.
     for name, gate in sorted(parts):
         rows.setdefault(name, []).append(parts[name, gate])
-    rows.pop("frozen", None)
     rows = {name: numpy.concatenate(rows[name], -1) for name in rows}
     if "second_bias" in rows:
         rows["bias"] = numpy.stack([rows["bias"], rows.pop("second_bias")])
     return rows
-
-
-def _layout(layer):
-    """(layout, units) of a layer, or of the cell that it runs; (None, None) of Keras's own."""
-    for part in (layer, getattr(layer, "cell", None)):
-        if hasattr(part, "layout"):
-            return LAYOUTS[part.layout], part.units
-    return None, None
 
 
 def keras_version(keras):

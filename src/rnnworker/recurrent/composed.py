@@ -11,7 +11,40 @@ def both_directions(keras, forward, backward, settings=None):
     """A layer of two layers with weights of their own that differ only in ``go_backwards``: their
     outputs side by side, forward first. Keras's ``Bidirectional`` would make other ones from their
     configs. `settings`: further ones of a layer."""
-    return _pair_class(keras)(forward, backward, **(settings or {}))
+
+    class BothDirections(keras.layers.Layer):
+        """inputs (batch, time, features) → (batch, 2·units), or (batch, time, 2·units)."""
+
+        def __init__(self, forward, backward, **settings):
+            super().__init__(**settings)
+            self.forward_layer = forward
+            self.backward_layer = backward
+            self.return_sequences = forward.return_sequences
+
+        def build(self, shape):
+            for layer in (self.forward_layer, self.backward_layer):
+                layer.build(shape)
+            self.built = True
+
+        def compute_output_shape(self, shape):
+            inner = tuple(self.forward_layer.compute_output_shape(shape))
+            return inner[:-1] + (2 * inner[-1],)
+
+        def call(self, inputs, mask=None, training=None, initial_state=None):
+            check_call(self.forward_layer.asked_for, mask, initial_state)
+            forward = self.forward_layer(inputs)
+            backward = self.backward_layer(inputs)
+            if hasattr(keras, "ops"):  # Keras 3, on any framework
+                reverse, join = keras.ops.flip, keras.ops.concatenate
+            else:
+                import tensorflow
+
+                reverse, join = tensorflow.reverse, tensorflow.concat
+            if self.return_sequences:
+                backward = reverse(backward, [1])
+            return join([forward, backward], -1)
+
+    return BothDirections(forward, backward, **(settings or {}))
 
 
 def stack(keras, layers, name=None):
@@ -65,12 +98,12 @@ PLAIN = {"return_state": False, "stateful": False, "merge_mode": "concat"}
 
 
 def _not_plain(layer):
-    """[(layer, attribute, value)] of what differs from `PLAIN`, in `layer` and those inside it."""
+    """[(layer, attribute, the value without effect)] of what differs from `PLAIN`, in `layer` and
+    those inside it."""
     found = []
     for each in (layer, *inner_layers(layer)):
-        for name in PLAIN:
-            value = getattr(each, name, PLAIN[name])
-            if value != PLAIN[name]:
+        for name, value in PLAIN.items():
+            if getattr(each, name, value) != value:
                 found.append((each, name, value))
     return found
 
@@ -80,36 +113,33 @@ def is_plain(layer):
     return not _not_plain(layer)
 
 
-@contextlib.contextmanager
 def plain(layer):
-    """Lets `layer` map a sequence to its outputs alone: no states that are returned or kept, both
-    directions side by side."""
-    changed = _not_plain(layer)
-    for each, name, _ in changed:
-        setattr(each, name, PLAIN[name])
-    try:
-        yield
-    finally:
-        for each, name, value in changed:
-            setattr(each, name, value)
+    """In its block, `layer` maps a sequence to its outputs alone: no states that are returned or
+    kept, both directions side by side."""
+    return changed(_not_plain(layer))
 
 
-@contextlib.contextmanager
 def unfrozen(layer):
-    """Lets all weights of `layer` be trained: frozen ones have gradients too."""
+    """In its block, all weights of `layer` are trained: frozen ones have gradients too."""
     every = [layer] + inner_layers(layer)
     cells = [each.cell for each in every if hasattr(each, "cell")]
     every = every + cells
     for each in list(every):  # in Keras 3, weights may be frozen one by one
         every += getattr(each, "_trainable_variables", ())
-    before = [each.trainable for each in every]
-    for each in every:
-        each.trainable = True
+    return changed([(each, "trainable", True) for each in every])
+
+
+@contextlib.contextmanager
+def changed(settings):
+    """In its block, attributes have other values. `settings`: [(object, attribute, value)]."""
+    before = [(each, name, getattr(each, name)) for each, name, _ in settings]
     try:
+        for setting in settings:
+            setattr(*setting)
         yield
     finally:
-        for each, trainable in zip(every, before):
-            each.trainable = trainable
+        for setting in before:  # of a layer before those of what it changes inside it
+            setattr(*setting)
 
 
 def inner_of(layer):
@@ -125,12 +155,20 @@ def inner_of(layer):
     return [] if wrapped is None else [wrapped]
 
 
-def flat(layers):
-    """`layers` and all layers inside them."""
+def flat(layers, enters=lambda layer: True):
+    """`layers` and all layers inside them, each once and before those inside it. `enters`: a
+    function that says of a layer whether those inside it belong to them."""
     found = []
-    for layer in layers:
+    seen = set()
+    waiting = list(layers)
+    while waiting:
+        layer = waiting.pop(0)
+        if id(layer) in seen:
+            continue
+        seen.add(id(layer))
         found.append(layer)
-        found += flat(inner_of(layer))
+        if enters(layer):
+            waiting = inner_of(layer) + waiting
     return found
 
 
@@ -140,50 +178,3 @@ def inner_layers(layer):
     for part in parts_of(layer).values():
         found += inner_layers(part)
     return found or [layer]
-
-
-def _pair_class(keras):
-    class BothDirections(keras.layers.Layer):
-        """inputs (batch, time, features) → (batch, 2·units), or (batch, time, 2·units)."""
-
-        def __init__(self, forward, backward, **settings):
-            super().__init__(**settings)
-            self.forward_layer = forward
-            self.backward_layer = backward
-            self.return_sequences = forward.return_sequences
-
-        def build(self, shape):
-            for layer in (self.forward_layer, self.backward_layer):
-                layer.build(shape)
-            self.built = True
-
-        def compute_output_shape(self, shape):
-            inner = tuple(self.forward_layer.compute_output_shape(shape))
-            return inner[:-1] + (2 * inner[-1],)
-
-        def call(self, inputs, mask=None, training=None, initial_state=None):
-            check_call(self.forward_layer.asked_for, mask, initial_state)
-            forward = self.forward_layer(inputs)
-            backward = self.backward_layer(inputs)
-            if self.return_sequences:
-                backward = _in_reverse(keras, backward)
-            return _side_by_side(keras, forward, backward)
-
-    return BothDirections
-
-
-def _in_reverse(keras, outputs):
-    """The time steps of `outputs` from the last to the first."""
-    if hasattr(keras, "ops"):  # Keras 3, on any framework
-        return keras.ops.flip(outputs, 1)
-    import tensorflow
-
-    return tensorflow.reverse(outputs, [1])
-
-
-def _side_by_side(keras, forward, backward):
-    if hasattr(keras, "ops"):
-        return keras.ops.concatenate([forward, backward], -1)
-    import tensorflow
-
-    return tensorflow.concat([forward, backward], -1)

@@ -50,9 +50,6 @@ def buffer_layer(keras, tensorflow, cell, layers, both):
         def whole_buffer(self):
             return with_untrained(tensorflow, self.trained, cell, *self.sizes())
 
-        def pack(self, arrays):
-            return [pack(cell, arrays)]
-
         def unpack(self, values):
             return unpack(cell, values[0], *self.sizes())
 
@@ -95,19 +92,8 @@ def layout(cell):
     return tuple((name, ORDERS[cell]) for name in names)
 
 
-def pack(cell, arrays):
-    """Canonical arrays → the trained part of the buffer."""
-    matrices = []
-    biases = []
-    for part in pseudo_layers(arrays):
-        weights = cells.pack(layout(cell), part)
-        matrices += [matrix.T.ravel() for matrix in weights[:2]]
-        biases += weights[2:]
-    return numpy.concatenate(matrices + biases)
-
-
 def unpack(cell, trained, inputs, units, layers=1, directions=1):
-    """The reverse of `pack`, for weights and for gradients."""
+    """The canonical arrays of the trained part of a buffer, or of its gradients."""
     trained = numpy.asarray(trained)
     columns = len(ORDERS[cell]) * units
     matrices = []
@@ -126,16 +112,8 @@ def unpack(cell, trained, inputs, units, layers=1, directions=1):
     return nested(parts, directions)
 
 
-def pseudo_layers(arrays):
-    """The canonical arrays of each pseudo-layer, in cuDNN's order."""
-    found = []
-    for part in canonical_weights.split(arrays).values():
-        found += pseudo_layers(part)
-    return found or [arrays]
-
-
 def nested(parts, directions):
-    """The reverse of `pseudo_layers`."""
+    """The canonical arrays of a layer from those of its pseudo-layers, in cuDNN's order."""
     join = canonical_weights.join
     if directions == 2:
         pairs = zip(parts[::2], parts[1::2])

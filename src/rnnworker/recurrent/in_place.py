@@ -21,7 +21,7 @@ def found_in(keras, model):
             continue
         if is_pair(keras, layer):
             inside.update(id(part) for part in parts_of(layer).values())
-        elif not is_recurrent(keras, layer):
+        elif kind_of(keras, layer) is None:
             continue
         found.append(layer)
     return found
@@ -35,13 +35,16 @@ def kernels_given(model):
     return recurrent_layers(model)
 
 
-def is_recurrent(keras, layer):
-    """Whether `layer` is an LSTM, GRU or SimpleRNN of Keras, or Keras's loop over one such cell."""
-    if isinstance(layer, tuple(getattr(keras.layers, name) for name in RECURRENT)):
-        return True
-    cells = tuple(getattr(keras.layers, name + "Cell", ()) for name in RECURRENT)
-    is_loop = isinstance(layer, getattr(keras.layers, "RNN", ()))
-    return is_loop and isinstance(layer.cell, cells)
+def kind_of(keras, layer):
+    """The name in `RECURRENT` of a layer of Keras, or of Keras's loop over one such cell; None of
+    any other layer."""
+    is_loop = isinstance(layer, getattr(keras.layers, "RNN", ()))  # Keras 2.0.6 has none
+    for name in RECURRENT:
+        if isinstance(layer, getattr(keras.layers, name)):
+            return name
+        if is_loop and isinstance(layer.cell, getattr(keras.layers, name + "Cell")):
+            return name
+    return None
 
 
 def is_pair(keras, layer):
@@ -49,7 +52,7 @@ def is_pair(keras, layer):
     if not isinstance(layer, keras.layers.Bidirectional):
         return False
     forward, backward = parts_of(layer).values()
-    if not (is_recurrent(keras, forward) and is_recurrent(keras, backward)):
+    if None in (kind_of(keras, forward), kind_of(keras, backward)):
         return False
     functions = []
     for direction in (forward, backward):
@@ -80,13 +83,11 @@ def activation_name(keras, function):
 
 
 def cell_name(keras, layer, options):
-    cell = getattr(layer, "cell", layer)
-    kinds = {}
-    for name in RECURRENT:
-        kinds[name] = (getattr(keras.layers, name), getattr(keras.layers, name + "Cell", ()))
-    if isinstance(cell, kinds["LSTM"]):
+    kind = kind_of(keras, layer)
+    if kind == "LSTM":
         return "lstm"
-    if isinstance(cell, kinds["GRU"]):
+    if kind == "GRU":
+        cell = getattr(layer, "cell", layer)
         return "gru" if getattr(cell, "reset_after", False) else "gru_reset_before"
     return "rnn_relu" if options["activation"] == "relu" else "rnn_tanh"
 

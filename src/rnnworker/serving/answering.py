@@ -1,22 +1,12 @@
-"""The processes of runtimes: each loads its files, is asked everything once, and is timed in turns.
+"""The process of a runtime: it loads its files, is asked everything once, and is timed in turns.
 
-    python -m rnnworker.serving.answering JOB.json
+It is forked from an `importer` that has imported what the runtime needs and done nothing else, as
+if it had imported that itself. Its job has ``folder`` (as `prepare` left it), ``runtime``,
+``threads``, ``function`` (of the model) and ``only_timed`` (whether it is asked only that).
+It writes lines of JSON: first what it loaded and how far its answers are from what they should be,
+then for each line ``CASE SECONDS LEAD`` that it reads the times of a turn. It ends with its input.
 
-The job has ``folder`` (as `prepare` left it), ``runtimes``, ``imports``, ``threads``, ``function``
-(of the model) and ``seconds`` (the longest silence of a runtime). This process
-imports what all of its runtimes need and does nothing else, so that each one is forked from it as
-if it had imported that itself. It reads lines, NUMBER being a place in ``runtimes``:
-
-- ``start NUMBER CASES``: forks the process of a runtime, which is asked ``all`` cases, or only the
-  ``timed`` ones.
-- ``turn NUMBER CASE SECONDS LEAD``: it has a turn.
-- ``end NUMBER``: it ends, and can be started again.
-- ``hear NUMBER``: what the runtime says next is written as a line of JSON: first what it loaded and
-  how far its answers are from what they should be, then the times of its turns. ``{"gone": true}``
-  and ``{"silent": SECONDS}`` stand for a process that has ended, or was killed for its silence.
-
-It ends with its input, and the runtimes with it. In the process of a runtime, only the runtime and
-NumPy are imported, so that the peak of memory is the runtime's.
+Only the runtime and NumPy are imported in it, so that the peak of memory is the runtime's.
 """
 
 import contextlib
@@ -24,123 +14,48 @@ import glob
 import importlib
 import json
 import os
-import select
-import signal
-import socket
 import sys
 import time
-import traceback
 from pathlib import Path
 
 import numpy
 
 from rnnserve import FULL_PRECISION, runtime
 from rnnserve.refusals import Refused
-from rnnworker.run import die_with_parent, end_fork
+from rnnworker import proc_files, trees
 from rnnworker.serving import accuracy, equality
 
-END_SECONDS = 1.0
 BUSY = 0.05  # of the CPU time of a turn: a thread with less does not count
 
 
-def main(path):
-    with open(path) as file:
-        job = json.load(file)
-    # Libraries print to standard output; the lines of this process have their own.
-    lines = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    die_with_parent(os.getppid())
-    begun = time.perf_counter()
-    for name in job["imports"]:
-        with contextlib.suppress(ImportError):  # which the runtime meets again and reports
+def preload(names):
+    """Imports modules. One that is missing, the runtime meets again and reports."""
+    for name in names:
+        with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    imported = time.perf_counter() - begun
-    children = {}
-    for line in sys.stdin:
-        word, number, *rest = line.split()
-        if word == "start":
-            asked = dict(job, runtime=job["runtimes"][int(number)], only_timed=rest == ["timed"])
-            children[number] = Child(asked, imported, children)
-        elif word == "turn":
-            children[number].ask(" ".join(rest))
-        elif word == "end":
-            children.pop(number).end()
-        else:
-            lines.write(children[number].hear(job["seconds"]))
-            lines.flush()
-    for child in children.values():
-        child.end()
 
 
-class Child:
-    """The process of a runtime, forked from this one, with the `others` that were forked before."""
-
-    def __init__(self, job, imported, others):
-        self.socket, theirs = socket.socketpair()
-        resident = _resident_bytes()
-        self.pid = os.fork()
-        if not self.pid:
-            try:
-                die_with_parent(os.getppid())
-                for other in others.values():
-                    other.socket.close()  # else they would not see their end
-                self.socket.close()
-                log = os.open(
-                    os.path.join(job["folder"], job["runtime"]["name"] + ".log"),
-                    os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
-                )
-                os.dup2(log, 1)
-                os.dup2(log, 2)
-                # A fork does not count pages of files until they are used again.
-                unseen = resident - _resident_bytes()
-                answer_all(job, theirs, imported, unseen)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                end_fork(1)
-        theirs.close()
-        self.lines = self.socket.makefile("r")
-
-    def ask(self, text):
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # which `hear` says
-            self.socket.sendall((text + "\n").encode())
-
-    def hear(self, seconds):
-        """The next line of the process; it is killed after so many seconds."""
-        ready, _, _ = select.select([self.socket], [], [], seconds)
-        if not ready:
-            os.kill(self.pid, signal.SIGKILL)
-            return json.dumps({"silent": seconds}) + "\n"
-        return self.lines.readline() or json.dumps({"gone": True}) + "\n"
-
-    def end(self):
-        """Lets the process end with its input. One that still works after `END_SECONDS` is
-        killed."""
-        with contextlib.suppress(OSError):  # of one that has ended
-            self.socket.shutdown(socket.SHUT_WR)
-        select.select([self.socket], [], [], END_SECONDS)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        self.lines.close()
-        self.socket.close()
-
-
-def answer_all(job, connection, imported, unseen):
-    """The life of the process of ``job["runtime"]``, which reads and writes lines of JSON."""
+def main(arguments, imported):
+    """The life of the process. `imported`: a `run.Imported`."""
+    with open(arguments[0]) as file:
+        job = json.load(file)
+    lines = os.fdopen(int(os.environ["RNNWORKER_EVENTS"]), "w")
 
     def say(facts):
-        connection.sendall((json.dumps(facts) + "\n").encode())
+        lines.write(json.dumps(facts) + "\n")
+        lines.flush()
 
     try:
-        server = Server(job, imported, unseen)
+        server = Server(job, *imported)
         said = server.certify(job["only_timed"])
     except Refused as error:
         say({"refused": " ".join(str(error).split())})
-        return
+        return 0
     say(said)
-    for line in connection.makefile("r"):
+    for line in sys.stdin:
         case, seconds, lead = line.split()
         say(server.turn(int(case), float(seconds), float(lead)))
+    return 0
 
 
 class Server:
@@ -156,7 +71,10 @@ class Server:
         with open(str(folder / "prepared.json")) as file:
             self.prepared = json.load(file)
         self.cases = self.prepared["cases"]
-        self.arrays = _read(folder / "cases.npz", len(self.cases))
+        with numpy.load(str(folder / "cases.npz")) as arrays:
+            kept = trees.nested(arrays)["cases"]
+        # For each case its inputs, and its expected outputs by call.
+        self.arrays = [(list(case["inputs"]), case["calls"]) for case in kept]
         self.files = folder / self.prepared["runtimes"][job["runtime"]["name"]]["folder"]
         self.threads = job["threads"]
         if (self.files / "0" / "model.keras").exists() and ".py:" in job["function"]:
@@ -209,11 +127,12 @@ class Server:
                     differences.append({"case": case["name"], "call": call, "error": text})
                     break
                 differences += self.compared(case["name"], call, found, wanted)
+        written = (self.files / "0").rglob("*")
         return {
             "code": self.runtime.code(self.threads),
             "load_seconds": self.load_seconds,
             "first_seconds": self.first_seconds,
-            "bytes": _size(self.files / "0"),
+            "bytes": sum(each.stat().st_size for each in written if each.is_file()),
             "differences": differences,
             "validation": None if only_timed else self.validated(differences),
             "versions": _versions(),
@@ -227,11 +146,10 @@ class Server:
         if not self.is_lower or model is None or has_errors:
             return None
         with numpy.load(str(self.validation)) as arrays:
-            asked = _numbered(arrays, "input")
-            labels = arrays["labels"]
+            kept = trees.nested(arrays)
         batch = len(self.arrays[model["case"]][0][0])
-        outputs = accuracy.outputs_of(self.answer_of(model["case"]), asked, batch)
-        return accuracy.value_of(model["loss"], outputs, labels)
+        outputs = accuracy.outputs_of(self.answer_of(model["case"]), kept["inputs"], batch)
+        return accuracy.value_of(model["loss"], outputs, kept["labels"])
 
     def compared(self, name, call, found, wanted):
         if len(found) != len(wanted):
@@ -274,36 +192,16 @@ class Server:
             now = clock()
             marks.append(now)
         cpu = time.process_time() - cpu
-        spent = _spent(threads)
+        spent = [seconds - threads.get(path, 0.0) for path, seconds in _thread_seconds().items()]
         calls = numpy.diff([begun] + marks)
         return {
             "calls": calls.tolist(),
             "cpu": cpu,
             "threads": sum(1 for each in spent if each > BUSY * sum(spent)),
             "slept": slept,
-            "peak": _peak_bytes() + self.unseen,
+            "peak": proc_files.memory_bytes("VmHWM", "/proc/self/status") + self.unseen,
             "ended": time.process_time(),
         }
-
-
-def _read(path, number):
-    """For each case (its inputs, its expected outputs by call)."""
-    found = []
-    with numpy.load(str(path)) as arrays:
-        for case in range(number):
-            inputs = _numbered(arrays, "case{}_input".format(case))
-            calls = []
-            for call in range(2):
-                calls.append(_numbered(arrays, "case{}_call{}_output".format(case, call)))
-            found.append((inputs, calls))
-    return found
-
-
-def _numbered(arrays, start):
-    found = []
-    while start + str(len(found)) in arrays:
-        found.append(arrays[start + str(len(found))])
-    return found
 
 
 def _thread_seconds():
@@ -315,28 +213,6 @@ def _thread_seconds():
         except OSError:
             continue  # a thread that has ended
     return seconds
-
-
-def _spent(before):
-    return [seconds - before.get(path, 0.0) for path, seconds in _thread_seconds().items()]
-
-
-def _peak_bytes():
-    with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return None
-
-
-def _resident_bytes():
-    """Of memory, with mapped files."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _size(folder):
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _versions():
@@ -360,7 +236,3 @@ def _versions():
             except importlib.metadata.PackageNotFoundError:
                 found[name] = getattr(sys.modules[module], "__version__", "unknown")
     return found
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

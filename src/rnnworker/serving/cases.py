@@ -5,6 +5,8 @@ import collections
 
 import numpy
 
+from rnnworker import trees
+
 # Cases with masked steps.
 BEHIND = "padded behind"
 BEFORE = "padded before"
@@ -32,27 +34,20 @@ def inputs_of(source, model, samples=LARGEST):
     ``x_val.NAME`` or ``x_val.0`` for several inputs. Raises ValueError if none fits.
     """
     names = [tensor.name for tensor in model.inputs]
-    for part in PARTS:
-        prefix = "x" + part
-        if prefix in source and len(names) == 1:
-            return _as_the_model_has_them(model, [source[prefix]], samples)
-        parts = [name.partition(".")[2] for name in source if name.startswith(prefix + ".")]
-        if not parts:
-            continue
-        order = names
-        if sorted(parts) != sorted(names):
-            order = sorted(parts, key=_natural)
-        if len(order) == len(names):
-            found = [source["{}.{}".format(prefix, part)] for part in order]
+    parts = ["x" + part for part in PARTS]
+    nested = trees.nested(source, parts)
+    for part in parts:
+        tree = nested.get(part, ())
+        if isinstance(tree, dict):
+            order = names if set(tree) == set(names) else sorted(tree)
+            tree = [tree[name] for name in order]
+        found = trees.leaves(tree)
+        if len(found) == len(names):
             return _as_the_model_has_them(model, found, samples)
     raise ValueError(
         "the data have no x_val, x_test, x_train or x for the inputs {} of the model, only "
         "{}".format(", ".join(names), ", ".join(sorted(source)))
     )
-
-
-def _natural(text):
-    return (not text.isdigit(), int(text) if text.isdigit() else 0, text)
 
 
 def _as_the_model_has_them(model, arrays, samples):

@@ -1,7 +1,7 @@
 """The process that makes everything for a comparison of runtimes: the model, what it is asked, what
 the answers should be, and each runtime's files.
 
-    python -m rnnworker.serving.prepare JOB.json
+    python path/to/rnnworker --serving JOB.json
 
 The job has ``config`` (of a run; see `model_of`), ``data`` (the path of its dataset, or null),
 ``batches``, ``runtimes`` (each with ``name``, ``implementation`` and ``options``), ``threads``,
@@ -13,7 +13,6 @@ for one shape.
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -159,14 +158,14 @@ def validate(job, model, source, case, batch, folder):
     labels = cases.labels_of(source)
     is_trained = job["train"] or settings["function"] == SAVED
     name = accuracy.name_of(loss) if isinstance(loss, str) else None
-    has_one_answer = len(model.outputs) == 1 and not keras_models.stateful_layer(model)
+    has_one_answer = len(model.outputs) == 1 and not keras_models.stateful_layers(model)
     if not (is_trained and has_one_answer) or name is None or labels is None:
         return None
     arrays = cases.inputs_of(source, model, accuracy.SAMPLES)
     labels = numpy.asarray(labels)[: len(arrays[0])]
     outputs = accuracy.outputs_of(lambda asked: by_keras(model, asked), arrays, batch)
-    named = {"input{}".format(place): array for place, array in enumerate(arrays)}
-    numpy.savez(str(folder / "validation.npz"), labels=labels, **named)
+    kept = {"inputs": arrays, "labels": labels}
+    numpy.savez(str(folder / "validation.npz"), **dict(trees.named(kept)))
     return {
         "name": name,
         "loss": loss,
@@ -205,7 +204,7 @@ def expected_of(model, asked):
     try:
         alone = [formulas.outputs(model, arrays) for arrays in asked]
         return [[outputs] * CALLS for outputs in alone], "float64 formulas"
-    except formulas.NoFormula as error:
+    except Refused as error:
         why = str(error)
     try:
         copied = float64.copy_of(model)
@@ -257,15 +256,11 @@ def shapes_in(asked):
 
 
 def write_cases(path, asked, expected):
-    arrays = {}
-    for number, inputs in enumerate(asked):
-        for place, array in enumerate(inputs):
-            arrays["case{}_input{}".format(number, place)] = array
-        for call, outputs in enumerate(expected[number]):
-            for place, array in enumerate(outputs):
-                name = "case{}_call{}_output{}".format(number, call, place)
-                arrays[name] = numpy.asarray(array, "float64")
-    numpy.savez(str(path), **arrays)
+    made = []
+    for inputs, calls in zip(asked, expected):
+        calls = trees.mapped(lambda array: numpy.asarray(array, "float64"), calls)
+        made.append({"inputs": inputs, "calls": calls})
+    numpy.savez(str(path), **dict(trees.named({"cases": made})))
 
 
 def export_all(model, runtimes, shapes, folder):
@@ -309,7 +304,3 @@ def refusal_of(error):
     if isinstance(error, ImportError):
         return "{} is not installed".format(error.name)
     return "{}: {}".format(type(error).__name__, first_words(error))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
