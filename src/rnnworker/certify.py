@@ -492,7 +492,7 @@ class Trial:
         functions: List[Optional[reference.Function]] = []
         for made in self.session.recurrent.made:
             function = None
-            own = self.session.recurrent.own_method(made)
+            own = self.session.recurrent.not_of_keras(made)
             try:
                 if own:
                     raise reference.UnknownFunction(OWN_METHOD.format(own))
