@@ -414,8 +414,12 @@ class KerasSession(KerasWeights, KerasTraining):
         """The shape of the inputs of a recurrent layer, with the batch."""
         for each in [layer] + inner_layers(layer):
             found = self._watched.input_shape(each)
-            if found is not None:
-                return found
+            if found is None:
+                continue
+            if getattr(each, "time_major", False):
+                steps, batch = tuple(found)[:2]
+                return (batch, steps) + tuple(found)[2:]
+            return found
         return layer.input.shape
 
     def probe_shapes(self, layer, steps):

@@ -61,7 +61,12 @@ def parts_of(layer):
 
 
 # Attributes that add to the outputs of a layer or change their form → their value without effect.
-PLAIN = {"return_state": False, "stateful": False, "merge_mode": "concat"}
+PLAIN = {
+    "return_state": False,
+    "stateful": False,
+    "merge_mode": "concat",
+    "time_major": False,  # of Keras 2
+}
 
 
 def _not_plain(layer):
@@ -83,7 +88,7 @@ def is_plain(layer):
 @contextlib.contextmanager
 def plain(layer):
     """Lets `layer` map a sequence to its outputs alone: no states that are returned or kept, both
-    directions side by side."""
+    directions side by side, the batch first."""
     changed = _not_plain(layer)
     for each, name, _ in changed:
         setattr(each, name, PLAIN[name])
