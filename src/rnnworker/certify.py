@@ -36,10 +36,14 @@ from rnnworker import (
 from rnnworker.arguments import Refusal
 from rnnworker.canonical_weights import Arrays, Weights
 from rnnworker.certified_samples import Size, first_batches, first_orders, not_finite, samples_of
-from rnnworker.differences import differences_of, gradient_errors, relative_error
+from rnnworker.differences import (
+    differences_of,
+    draws_anew,
+    gradient_errors,
+    relative_error,
+)
 from rnnworker.events import Events
 from rnnworker.frameworks import keras_checks, loss_gradients
-from rnnworker.frameworks.names import FRAMEWORKS
 from rnnworker.json_types import Config, Job, Json
 from rnnworker.precision import Tolerance
 from rnnworker.recurrent import composed
@@ -65,6 +69,7 @@ COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared wi
 # by entry, the updates of a frequent row would be lost in rounding.
 OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
 OWN_STEP = "not compared with the gradient: the model has a train_step of its own"
+OWN_DRAWS = "not compared with the gradient: the model draws random numbers of its own in each step"
 OWN_METHOD = "the float64 reference has no {}, which is not Keras's"
 UNMEASURED = dict.fromkeys(
     (
@@ -461,9 +466,8 @@ class Trial:
         if keras_checks.has_own_step(session):
             return
         session.load_weights(self.weights)
-        framework = FRAMEWORKS[self.config["build"]["framework"]]
         with session.without_randomness():
-            gradients_of = loss_gradients.GRADIENTS[framework.engine](session)
+            gradients_of = loss_gradients.of(session)
             for samples in first_batches(session.arrays, self.config, 1):
                 self.saved["gradients"] += gradients_of(*samples)
 
@@ -580,7 +584,11 @@ def applied(trial: Trial, tolerance: Tolerance) -> Json:
         batches = first_batches(trial.session.arrays, trial.config, steps)
         with trial.session.without_randomness():
             found = differences_of(trial.session, batches)
-        off = [value for value in found if not value <= tolerance["gradients"]]
+            off = [value for value in found if not value <= tolerance["gradients"]]
+            first = next(first_batches(trial.session.arrays, trial.config, 1))
+            if off and draws_anew(trial.session, first, tolerance["gradients"]):
+                result["why"] = OWN_DRAWS
+                return result
         worst = max(found)
         if numpy.isfinite(worst):
             result["worst"] = worst

@@ -4,7 +4,9 @@ certification and attestation need. `keras_training` has the rest."""
 import contextlib
 import functools
 import importlib
+import inspect
 import os
+import random
 
 import numpy
 
@@ -364,6 +366,9 @@ class KerasSession(KerasWeights, KerasTraining):
     def reset(self):
         """Restores the state after ``load_weights``: weights, optimizer, random states."""
         self.write(*self._initial)
+        # A layer of the author's may draw with them, also when its graph is made.
+        random.seed(self.config["seed"])
+        numpy.random.seed(self.config["seed"] % 2**32)
         self.forget_states()  # in Keras 3 they are none of the model's variables
 
     def read(self, variables):

@@ -3,6 +3,7 @@
 import numpy
 
 from rnnworker import trees
+from rnnworker.frameworks.names import FRAMEWORKS
 
 
 def _loss(model, compute_loss, x, y, sample_weight=None):
@@ -79,11 +80,16 @@ def _jax(session):
     return gradients
 
 
-# A framework's engine → a function of a session that returns a function of (x, y) or (x, y,
-# weights): the gradients of the loss.
-GRADIENTS = {
+GRADIENTS = {  # a framework's engine → what `of` returns
     "tensorflow2": _tensorflow2,
     "tensorflow1": _tensorflow1,
     "torch": _torch,
     "jax": _jax,
 }
+
+
+def of(session):
+    """The function of (x, y) or (x, y, weights) that returns the gradients of the loss with respect
+    to the trained variables of the model of a `session`."""
+    framework = FRAMEWORKS[session.config["build"]["framework"]]
+    return GRADIENTS[framework.engine](session)
