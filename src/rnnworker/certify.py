@@ -176,8 +176,12 @@ def compare_pairs(trials: Mapping[str, "Trial"], tolerance: Tolerance) -> List[J
     comparisons = []
     for a, b in itertools.combinations(trials, 2):
         try:
+            _check_start(trials[a], trials[b], tolerance["weights"])
             comparison = _differences(trials[a], trials[b], tolerance)
             comparison["why"] = None
+        except Refusal as error:
+            comparison = dict.fromkeys(ERRORS, None)
+            comparison["why"] = user_functions.one_line(error)
         except Exception as error:  # the other pairs are still to be compared
             traceback.print_exc()
             comparison = dict.fromkeys(ERRORS)
@@ -185,6 +189,20 @@ def compare_pairs(trials: Mapping[str, "Trial"], tolerance: Tolerance) -> List[J
         comparison.update(a=a, b=b)
         comparisons.append(comparison)
     return comparisons
+
+
+def _check_start(first: "Trial", second: "Trial", tolerance: float) -> None:
+    """Raises `Refusal` if two trials began with other weights: but for rounding in a training in
+    ``build``, those of one name are equal unless the model's own file makes them differ."""
+    for layer, ours, theirs in zip(first.layers, first.weights, second.weights):
+        for name in sorted(set(ours) & set(theirs)):
+            if relative_error(ours[name], theirs[name]) > tolerance:
+                fault = (
+                    "{} returns other weights in each call ({}/{} differs): seed what it draws, or "
+                    "load them from a file"
+                )
+                function = first.config["model"]["function"]
+                raise Refusal(fault.format(function, layer["name"], name))
 
 
 def _differences(first: "Trial", second: "Trial", tolerance: Tolerance) -> Json:
