@@ -411,7 +411,9 @@ class Trial:
         training after each initial weight was changed in its last place."""
         session = self.session
         few = orders[:changed]
-        session.loss_curve(few[:1])  # Keras on torch draws random numbers when a `fit` is the first
+        with keras_checks.only_its_optimizer(session):
+            # Keras on torch draws random numbers when a `fit` is the first.
+            session.loss_curve(few[:1])
         session.reset()
         curve: List[float] = session.loss_curve(few)
         trained = session.trained()

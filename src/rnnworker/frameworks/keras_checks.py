@@ -2,15 +2,19 @@
 Any other is refused, with the line of the model's file where it is known."""
 
 import contextlib
+import gc
 
 from rnnlayers import CannotCompute
 from rnnworker import precision, products, trees
 from rnnworker.arguments import DECIDED, Refusal
 from rnnworker.array_names import WEIGHTS
+from rnnworker.frameworks import file_settings, keras_facts
 from rnnworker.options import OF_MODEL
 from rnnworker.recurrent import composed, in_place
 from rnnworker.recurrent.composed import flat
 
+SET_BACK = "optimizer=…, can be set back to its first state before a timed training"
+OF_CUDNN = ("CuDNNLSTM", "CuDNNGRU")  # of Keras 2
 LOOPS = ("keras", "cell")  # the implementations that are Keras's loop over a cell
 
 
@@ -38,9 +42,9 @@ def _is_of_ours(error):
     return isinstance(error, Refusal) or getattr(error, "layer", None) is not None
 
 
-def check_kind(model, keras, function):
+def check_kind(model, keras, function, place_of):
     """Raises TypeError or `Refusal` if what `function` returned is not a model that Keras trains
-    with one optimizer."""
+    with one optimizer. `place_of`: where an object was made, or None."""
     if not hasattr(model, "compile"):
         fault = "build of {} returned {}, not a Keras model"
         raise TypeError(fault.format(function, type(model).__name__))
@@ -53,18 +57,55 @@ def check_kind(model, keras, function):
             held = value.values()
         elif isinstance(value, (list, tuple)):
             held = value
-        if any(isinstance(each, keras.optimizers.Optimizer) for each in held):
-            fault = (
-                "{}: the model has an optimizer of its own, {}: only that of compile, "
-                "optimizer=…, can be set back to its first state before a timed training"
-            )
-            raise Refusal(fault.format(function, name))
+        for each in held:
+            if isinstance(each, keras_facts.optimizers(keras)):
+                fault = "{}: the model has an optimizer of its own, {}: only that of compile, {}"
+                raise Refusal(fault.format(place_of(each) or function, name, SET_BACK))
+
+
+def check_strategy(session):
+    """Raises `Refusal` if the model was made for other replicas than those of its device."""
+    strategy = getattr(session.model, "distribute_strategy", None)
+    if strategy is None:
+        return
+    wanted = session.tensorflow.distribute.get_strategy()
+    if type(strategy) is not type(wanted):
+        fault = "{}: build makes its model for {}: the device in the grid decides about replicas"
+        place = file_settings.line_with("scope()", session.config["model"]["function"])
+        raise Refusal(fault.format(place, type(strategy).__name__))
 
 
 def has_own_step(session):
     """Whether the model overrides ``train_step``, so that its gradient is not known."""
     own = getattr(type(session.model), "train_step", None)
     return own is not getattr(session.keras.models.Model, "train_step", None)
+
+
+@contextlib.contextmanager
+def only_its_optimizer(session):
+    """Raises `Refusal` if a model's own ``train_step`` takes a step in the block with an optimizer
+    that is neither that of compile nor inside it: others are not set back before a timed
+    training."""
+    if not has_own_step(session):
+        yield
+        return
+    kinds = keras_facts.optimizers(session.keras)
+    before = {id(each): steps for each, steps in _steps_of_all(kinds)}
+    yield
+    known = keras_facts.attributes([session.model.optimizer], kinds, kinds)
+    for each, steps in _steps_of_all(kinds):
+        if steps == before.get(id(each), 0) or any(each is one for one in known):
+            continue
+        fault = "{}: train_step applies an optimizer of its own, {}: only that of compile, {}"
+        function = session.config["model"]["function"]
+        name = type(each).__name__
+        raise Refusal(fault.format(session.place(each) or function, name, SET_BACK))
+
+
+def _steps_of_all(kinds):
+    """[(optimizer, its steps)] of all optimizers of the process."""
+    found = [each for each in gc.get_objects() if issubclass(type(each), kinds)]
+    return [(each, int(each.iterations)) for each in found]
 
 
 def loss_in(logs, session):

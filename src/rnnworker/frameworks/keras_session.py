@@ -150,14 +150,15 @@ class KerasSession(KerasWeights, KerasTraining):
         watching = self._watched.watching()
         making = self.making_layers()
         with watching, making, draws.by_numpy(), keras_checks.refusals(self.place):
-            self.model = self.make_model(user_functions.function(settings["function"]))
-            keras_checks.check_kind(self.model, self.keras, settings["function"])
-            # A name would be a new one, without what it has kept of a training in `build`.
-            if hasattr(self.keras, "ops"):  # Keras 3; a graph of TensorFlow 1 needs a new one
-                self._own_optimizer = getattr(self.model, "optimizer", None)
+            function = settings["function"]
+            with user_functions.as_program(function):
+                self.model = self.make_model(user_functions.function(function))
+            keras_checks.check_kind(self.model, self.keras, function, self.place)
+            keras_checks.check_strategy(self)
+            self._own_optimizer = self.own_optimizer()
+            file_settings.check(self)
             self.complete_model()
             self.recurrent.initialize()
-        file_settings.check(self)
 
     def build(self):
         """Makes the model, gives its recurrent layers the kernel, and compiles it. Raises `Refusal`
@@ -244,6 +245,11 @@ class KerasSession(KerasWeights, KerasTraining):
             keras_facts.of_keras(type(self.model), "compile")(self.model, **arguments)
         self.prepare_training()
 
+    def own_optimizer(self):
+        """The optimizer with which the model compiled itself, with what it keeps of a training in
+        `build`; None if there is none."""
+        return getattr(self.model, "optimizer", None)
+
     def drawn(self, draw, shape, dtype):
         """The array that ``draw()`` returns as a tensor; see `initializers.Draws`."""
         return self.keras.ops.cast(draw(), dtype)
@@ -317,7 +323,12 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def prepare_training(self):
         """Makes the optimizer's variables, which `reset` restores too."""
-        self.model.optimizer.build(self.model.trainable_variables)
+        optimizer = self.model.optimizer
+        make = getattr(optimizer, "build", None) or optimizer._create_all_weights
+        make(self.model.trainable_variables)
+        if keras_checks.has_own_step(self):
+            # Keras 3 would report its own metrics in place of results with the same names.
+            self.model._get_metrics_result_or_logs = lambda results: results
 
     def model_facts(self, layers):
         """The facts about the built model for the record; `layers`: what `layers()` returned."""
@@ -521,9 +532,29 @@ class KerasSession(KerasWeights, KerasTraining):
         get_policy = getattr(mixed, "global_policy", None) or mixed.dtype_policy
         return get_policy().name
 
+    def kinds_of_variables(self):
+        """The classes of variables that attributes of a model may have."""
+        return (self.keras.Variable,)
+
+    def variables(self):
+        """The variables of the model and of its optimizer, in a fixed order."""
+        of_optimizer = self.model.optimizer.variables
+        if callable(of_optimizer):  # of Keras 2's legacy optimizers
+            of_optimizer = of_optimizer()
+        return list(self.model.variables) + list(of_optimizer)
+
     def _state(self):
-        """The variables that training changes, in a fixed order."""
-        return list(self.model.variables) + list(self.model.optimizer.variables)
+        """The variables that training changes, in a fixed order: with those that Keras does not
+        know, such as sums of gradients in attributes of the model, and those of optimizers inside
+        another object."""
+        found = self.variables()
+        known = {id(getattr(each, "_value", each)) for each in found}
+        through = (self.keras.layers.Layer,) + keras_facts.optimizers(self.keras)
+        kinds = self.kinds_of_variables()
+        for each in keras_facts.attributes([self.model], kinds, through):
+            if id(getattr(each, "_value", each)) not in known:
+                found.append(each)
+        return found
 
     def _why_not_cudnn(self):
         """Why Keras's own layers cannot use cuDNN's kernel, each reason once."""
