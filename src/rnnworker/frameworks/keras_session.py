@@ -255,9 +255,15 @@ class KerasSession(KerasWeights, KerasTraining):
         return self.keras.ops.cast(draw(), dtype)
 
     def complete_model(self):
-        """Makes the weights of a model that has none before it sees data."""
-        if self.arrays is not None and not getattr(self.model, "built", True):
-            self.model(trees.taken(self.arrays["x_train"], slice(1)))
+        """Makes the weights that a model, or a layer in it, makes when it is first called."""
+        parts = composed.flat([self.model])
+        if self.arrays is None or all(part.built for part in parts):
+            return
+        before = list(self.model.variables)
+        values = self.read(before)
+        self.model(trees.taken(self.arrays["x_train"], slice(self.config["model"]["batch"])))
+        self.write(before, values)
+        self.forget_states()
 
     def _compile_arguments(self, optimizer=None):
         """The arguments of ``compile``: those of the model itself, or of its YAML, with the stated
