@@ -156,6 +156,7 @@ def check(session):
     """Raises `Refusal` if the built model of a `session` cannot be measured: if it does not fit its
     data, if another than the named implementation would run, or if weights could not be set."""
     _check_counts(session)
+    _check_shape(session)
     _check_sample_weights(session)
     if session.config["rnn"]["implementation"] != "none":
         _check_layers(session)
@@ -185,6 +186,21 @@ def _check_counts(session):
             raise Refusal(fault.format(function, stated, part, given, name))
 
 
+def _check_shape(session):
+    """The only input of a model must have the shape of a sample."""
+    inputs = getattr(session.model, "inputs", None) or []
+    if session.arrays is None or len(inputs) != 1:
+        return
+    stated = products.sizes(inputs[0].shape)[1:]
+    (array,) = trees.leaves(session.arrays["x_train"])
+    given = array.shape[1:]
+    if len(stated) == len(given) and any(
+        size not in (None, other) for size, other in zip(stated, given)
+    ):
+        fault = "{}: the model takes samples of the shape {}, and x_train has {}"
+        raise Refusal(fault.format(session.config["model"]["function"], stated, given))
+
+
 def _check_sample_weights(session):
     """Samples may have weights only where the session passes them on."""
     has_weights = set(WEIGHTS) & set(session.arrays or ())
@@ -206,6 +222,12 @@ def _check_layers(session):
         session.recurrent.check_steps(made.place, steps)
     if session.recurrent.kernel is None:
         return
+    for layer in flat(session.model.layers):
+        if type(layer).__name__ in OF_CUDNN:
+            fault = "{}: the layer {} is cuDNN itself: write keras.layers.{} and rnn=auto or cudnn"
+            place = session.place(layer) or session.config["model"]["function"]
+            usual = type(layer).__name__[len("CuDNN") :]
+            raise Refusal(fault.format(place, layer.name, usual))
     for layer in in_place.kernels_given(session.model):
         reason = session.recurrent.stated_otherwise(layer)
         if reason:
@@ -279,18 +301,39 @@ def check_has_layers(session):
         return
     if recurrent.kernel is not None and in_place.kernels_given(session.model):
         return
-    for layer in session.made_in_build():
-        if in_place.is_recurrent(session.keras, layer):
-            fault = (
-                "{}: the layer {} is not part of the model, and not trained: Keras finds layers in "
-                "attributes of models and layers, not in a Lambda or in another object"
-            )
-            raise Refusal(fault.format(session.place(layer), layer.name))
+    # Loops first: a cell may be inside another one.
+    loops = getattr(session.keras.layers, "RNN", ())
+    made = sorted(session.made_in_build(), key=lambda each: not isinstance(each, loops))
+    for layer in made:
+        why = _why_not_found(session, layer, loops)
+        if why:
+            raise Refusal("{}: {}".format(session.place(layer), why))
     fault = (
         "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
         "false in the model's YAML and use rnn=none"
     )
     raise Refusal(fault.format(session.config["model"]["function"].rpartition(":")[0]))
+
+
+def _why_not_found(session, layer, loops):
+    """Why a `layer` that the model's file has made is none that an implementation can compute; None
+    if it is another kind of layer. `loops`: Keras's class of loops over a cell."""
+    if in_place.is_recurrent(session.keras, layer):
+        fault = (
+            "the layer {} is not part of the model, and not trained: Keras finds layers in "
+            "attributes of models and layers, not in a Lambda or in another object"
+        )
+        return fault.format(layer.name)
+    if isinstance(layer, loops):
+        fault = "rnn={} cannot compute the cell {}, which is not Keras's: keras and cell can"
+        return fault.format(session.recurrent.name, type(layer.cell).__name__)
+    if in_place.is_cell(session.keras, layer):
+        fault = (
+            "the model calls the cell {} in a loop of its own, which no implementation can "
+            "compute: give it to keras.layers.RNN"
+        )
+        return fault.format(layer.name)
+    return None
 
 
 def has_own_loop(session):

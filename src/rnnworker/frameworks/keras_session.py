@@ -312,6 +312,13 @@ class KerasSession(KerasWeights, KerasTraining):
         config = model_keys.recorded(self.config, "build")
         known = {"keras": self.keras, "recurrent": self.recurrent, "config": config}
         number, optional = user_functions.needed(function)
+        needed = list(inspect.signature(function).parameters)[:number]
+        if number and not set(needed) & set(known):
+            fault = (
+                "{} needs {}: give it a default; rnnbench gives only keras, recurrent and config"
+            )
+            name = self.config["model"]["function"]
+            raise Refusal(fault.format(name, " and ".join(needed)))
         shorter = {0: (), 1: ("keras",), 2: ("keras", "config")}
         positional = [known[name] for name in shorter.get(number, known)]
         named = {name: known[name] for name in optional if name in known}

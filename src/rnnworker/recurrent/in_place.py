@@ -39,9 +39,14 @@ def is_recurrent(keras, layer):
     """Whether `layer` is an LSTM, GRU or SimpleRNN of Keras, or Keras's loop over one such cell."""
     if isinstance(layer, tuple(getattr(keras.layers, name) for name in RECURRENT)):
         return True
-    cells = tuple(getattr(keras.layers, name + "Cell", ()) for name in RECURRENT)
     is_loop = isinstance(layer, getattr(keras.layers, "RNN", ()))
-    return is_loop and isinstance(layer.cell, cells)
+    return is_loop and is_cell(keras, layer.cell)
+
+
+def is_cell(keras, layer):
+    """Whether `layer` is the cell of an LSTM, GRU or SimpleRNN of Keras."""
+    cells = tuple(getattr(keras.layers, name + "Cell", ()) for name in RECURRENT)
+    return isinstance(layer, cells)
 
 
 def is_pair(keras, layer):
