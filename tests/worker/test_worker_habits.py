@@ -241,12 +241,14 @@ def test_an_optimizer_by_name_goes_on_where_build_has_left_it(
 # Keras knows neither a variable of TensorFlow nor an optimizer inside another object.
 OF_ITS_OWN = """
 import keras
-import tensorflow
 from keras import layers
 
 
 class Accumulating(keras.Model):
     def __init__(self, steps, *parts):
+        global tensorflow
+        import tensorflow
+
         super().__init__(*parts)
         self.steps = steps
         self.done = tensorflow.Variable(0, trainable=False)
@@ -355,6 +357,17 @@ def test_each_training_begins_anew_with_what_only_tensorflow_knows_or_is_refused
     for name, (is_same_again, trained_nothing) in found.items():
         assert is_same_again, name
         assert not trained_nothing, name
+
+
+def test_an_optimizer_inside_another_one_begins_anew_on_torch(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = folder / "of_its_own_on_torch.py"
+    write(folder, {file.name: OF_ITS_OWN})
+    job = job_of("in_two_parts", folder, file, framework="keras3_torch")
+    arguments = (json.dumps(job["config"]), file, '["in_two_parts"]', folder / "data.npz")
+    found = answer_of("keras3_torch", AGAIN, *arguments, temporary=tmp_path_factory)
+    assert found == {"in_two_parts": [True, False]}
 
 
 def test_a_loss_that_needs_tensors_gets_them_on_torch(
