@@ -6,6 +6,7 @@ remains Keras's: what is saved, cloned or compared by class is a plain layer.
 """
 
 import importlib
+import itertools
 
 from rnnlayers import keras2_call, keras_kernels
 from rnnlayers.own import Own
@@ -26,8 +27,9 @@ def use(model, kernel):
 
     They are found wherever Keras tracks them: in wrappers, nested and subclassed models, a user's
     own layers, and as the cell of an ``RNN``. A compiled model makes its functions anew. Raises
-    `CannotCompute` if one layer cannot have the kernel; the model then remains as it was. A kernel
-    without masks raises it when it is called with one.
+    `CannotCompute` if one layer cannot have the kernel; the model then remains as it was. A layer
+    that was not called yet raises it when it is called, and so does a kernel without masks when it
+    is called with one.
 
     Another compiled model with the same layers keeps the functions that it has made, and so does a
     user's own ``tf.function``.
@@ -40,19 +42,22 @@ def use(model, kernel):
             "{} has no LSTM, GRU or SimpleRNN; a subclassed model may have to be called "
             "first".format(model.name)
         )
-    for layer in layers:
-        cause = _cause(keras, layer, name, module)
-        if cause:
-            raise refusal(layer, name, cause)
+    fault = _fault(keras, layers, name, module)
+    if fault is not None:
+        raise fault
     is_compiled = getattr(model, "_jit_compile", False)
     if module is not None and is_compiled and not keras.is_keras3:
         raise refusal(model, name, XLA)  # Keras 3 leaves out XLA, with a warning
 
     for layer in layers:
         _class_of.__set__(layer, layer.__class__)
+        cause = _cause(keras, layer, name, module)
+        if cause:
+            _class_of.__set__(layer, _with_kernel(keras, type(layer), name, _refusing(name, cause)))
+            continue
         keras_kernels.give(keras, layer, name)
         if module is not None:
-            _class_of.__set__(layer, _with_kernel(keras, type(layer), name, module))
+            _class_of.__set__(layer, _with_kernel(keras, type(layer), name, module.methods(keras)))
             if keras.is_keras3:
                 layer.supports_jit = keras.backend in module.COMPILED_ON
     for part in [model] + _inside(model):
@@ -67,13 +72,9 @@ def kernels(model=None):
     keras = keras_of(model)
     found = {}
     for name in NAMES:
-        found[name] = None
         _, module = _named(name)
-        for layer in recurrent_layers(model):
-            cause = _cause(keras, layer, name, module)
-            if cause:
-                found[name] = str(refusal(layer, name, cause))
-                break
+        fault = _fault(keras, recurrent_layers(model), name, module)
+        found[name] = str(fault) if fault is not None else None
     return found
 
 
@@ -113,6 +114,16 @@ def _named(kernel):
     return kernel, importlib.import_module("rnnlayers." + kernel)
 
 
+def _fault(keras, layers, name, module):
+    """The `CannotCompute` of the first of the `layers` that was called and that the kernel `name`
+    cannot compute; None if there is none."""
+    for layer in layers:
+        cause = _cause(keras, layer, name, module)
+        if cause and layer.built:
+            return refusal(layer, name, cause)
+    return None
+
+
 def _cause(keras, layer, name, module):
     """Why the kernel `name` cannot compute `layer`; None if it can."""
     if module is None:
@@ -127,11 +138,11 @@ def _cause(keras, layer, name, module):
     return module.cause(keras, layer)
 
 
-def own_method(layer):
-    """``CLASS.METHOD`` that an author's subclass of a recurrent `layer` or of its cell computes
-    itself; None if all is Keras's."""
+def own_method(layer, names=("call", "inner_loop")):
+    """``CLASS.METHOD`` of those called `names` that an author's subclass of a recurrent `layer` or
+    of its cell computes itself; None if all are Keras's."""
     cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
-    for part, name in ((layer, "call"), (cell, "call"), (layer, "inner_loop")):
+    for part, name in itertools.product((layer, cell), names):
         for base in part.__class__.__mro__:
             if name not in vars(base):
                 continue
@@ -141,9 +152,18 @@ def own_method(layer):
     return None
 
 
-def _with_kernel(keras, plain, name, module):
-    """The class `plain` of a layer with the method of a kernel."""
-    methods = module.methods(keras)
+def _refusing(name, cause):
+    """The method of a layer that is refused when it is called."""
+
+    class Refusing:
+        def inner_loop(self, *arguments, **settings):
+            raise refusal(self, name, cause)
+
+    return Refusing
+
+
+def _with_kernel(keras, plain, name, methods):
+    """The class `plain` of a layer with the method of a kernel, which is in the class `methods`."""
     if (methods, plain) not in _classes:
         bases = (methods, plain)
         settings = {

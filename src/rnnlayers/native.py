@@ -34,6 +34,11 @@ def methods(keras):
     return OfTorch if keras.backend == "torch" else OfJax
 
 
+def _tensor(weight):
+    """The tensor of a variable. A weight that an author's cell computes is a tensor itself."""
+    return getattr(weight, "value", weight)
+
+
 class OfTorch:
     def inner_loop(self, sequences, initial_state, mask, training=False):
         import torch
@@ -69,9 +74,9 @@ class OfTorch:
 
 def _parameters(torch, cell, gates):
     """[weights of the inputs, of the state, both biases] in torch's order of gates."""
-    found = [cell.kernel.value.T, cell.recurrent_kernel.value.T]
+    found = [_tensor(cell.kernel).T, _tensor(cell.recurrent_kernel).T]
     if cell.use_bias:
-        bias = cell.bias.value
+        bias = _tensor(cell.bias)
         found += [bias[0], bias[1]] if bias.dim() == 2 else [bias, torch.zeros_like(bias)]
     if gates == 3:
         for place, rows in enumerate(found):
@@ -90,9 +95,9 @@ class OfJax:
         sequences = dropped(cell, sequences, training)
         if self.go_backwards:
             sequences = numpy.flip(sequences, 1)
-        projected = sequences @ cell.kernel.value
+        projected = sequences @ _tensor(cell.kernel)
         if cell.use_bias:
-            bias = cell.bias.value
+            bias = _tensor(cell.bias)
             projected = projected + (bias[0] if bias.ndim == 2 else bias)
         step = _step(numpy, cell)
 
@@ -110,7 +115,7 @@ class OfJax:
 def _step(numpy, cell):
     """The function of (states, x·W + b) that returns the next states, whose first is the output."""
     activation = cell.activation
-    recurrent = cell.recurrent_kernel.value
+    recurrent = _tensor(cell.recurrent_kernel)
     gates = recurrent.shape[-1] // cell.units
     if gates == 1:
         return lambda states, x: (activation(x + states[0] @ recurrent),)
@@ -126,7 +131,7 @@ def _step(numpy, cell):
         hidden = states[0]
         product = hidden @ recurrent
         if cell.use_bias:
-            product = product + cell.bias.value[1]
+            product = product + _tensor(cell.bias)[1]
         x_z, x_r, x_h = numpy.split(x, 3, axis=1)
         z, r, h = numpy.split(product, 3, axis=1)
         z = sigmoid(x_z + z)

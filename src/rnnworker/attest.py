@@ -32,12 +32,12 @@ KERNELS = (
     "jax:cudnn",
     "jax:scan",
 )
-# Kernel of torch → its ops. The op over a whole sequence calls that of cuDNN or oneDNN if one is
-# used, so the first kernel that is found counts.
-TORCH = (
+# Torch's ops over a whole sequence, and kernel → its ops, of which they call one for each layer and
+# direction where they have no loop of their own.
+TORCH = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")
+INSIDE_TORCH = (
     ("torch:cudnn", ("aten::_cudnn_rnn", "aten::miopen_rnn")),
     ("torch:onednn", ("aten::mkldnn_rnn_layer",)),
-    ("torch:native", ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")),
 )
 
 # In a loop, TensorFlow's profiler takes 0.7 MB for each time step. Of a layer over more than
@@ -103,9 +103,17 @@ def kernels_in_tensorflow(ops: Iterable[Op], steps: Optional[int]) -> List[str]:
 def kernels_in_torch(counts: Mapping[str, int], steps: Optional[int]) -> List[str]:
     """As `kernels_in_tensorflow`, from {op: number of executions seen by the profiler} of one
     training step. Only layers call ``aten::matmul``, in the forward pass."""
-    for kernel, ops in TORCH:
-        if any(map(counts.get, ops)):
-            return [kernel]
+    kernels = []
+    own_loops = sum(counts.get(op, 0) for op in TORCH)
+    for kernel, ops in INSIDE_TORCH:
+        called = sum(counts.get(op, 0) for op in ops)
+        own_loops -= called
+        if called:
+            kernels.append(kernel)
+    if own_loops > 0:
+        kernels.append("torch:native")
+    if kernels:
+        return sorted(kernels)
     products = counts.get("aten::matmul", 0) + counts.get("aten::linear", 0)
     # At least one per time step: Keras may multiply the inputs of all steps before its loop.
     if steps and steps > 1 and products >= steps:

@@ -36,7 +36,12 @@ from rnnworker import (
 from rnnworker.arguments import Refusal
 from rnnworker.canonical_weights import Arrays, Weights
 from rnnworker.certified_samples import Size, first_batches, first_orders, not_finite, samples_of
-from rnnworker.differences import differences_of, gradient_errors, relative_error
+from rnnworker.differences import (
+    differences_of,
+    draws_anew,
+    gradient_errors,
+    relative_error,
+)
 from rnnworker.events import Events
 from rnnworker.frameworks import keras_checks
 from rnnworker.json_types import Config, Job, Json
@@ -64,6 +69,7 @@ COMPARED_ROWS = 64  # of the outputs of two implementations; all are compared wi
 # by entry, the updates of a frequent row would be lost in rounding.
 OPTIMIZER = {"name": "sgd", "learning_rate": 1.0, "momentum": 0.5}
 OWN_STEP = "not compared with the gradient: the model has a train_step of its own"
+OWN_DRAWS = "not compared with the gradient: the model draws random numbers of its own in each step"
 OWN_METHOD = "the float64 reference has no {}, which is not Keras's"
 UNMEASURED = dict.fromkeys(
     (
@@ -170,8 +176,12 @@ def compare_pairs(trials: Mapping[str, "Trial"], tolerance: Tolerance) -> List[J
     comparisons = []
     for a, b in itertools.combinations(trials, 2):
         try:
+            _check_start(trials[a], trials[b], tolerance["weights"])
             comparison = _differences(trials[a], trials[b], tolerance)
             comparison["why"] = None
+        except Refusal as error:
+            comparison = dict.fromkeys(ERRORS, None)
+            comparison["why"] = user_functions.one_line(error)
         except Exception as error:  # the other pairs are still to be compared
             traceback.print_exc()
             comparison = dict.fromkeys(ERRORS)
@@ -179,6 +189,20 @@ def compare_pairs(trials: Mapping[str, "Trial"], tolerance: Tolerance) -> List[J
         comparison.update(a=a, b=b)
         comparisons.append(comparison)
     return comparisons
+
+
+def _check_start(first: "Trial", second: "Trial", tolerance: float) -> None:
+    """Raises `Refusal` if two trials began with other weights: but for rounding in a training in
+    ``build``, those of one name are equal unless the model's own file makes them differ."""
+    for layer, ours, theirs in zip(first.layers, first.weights, second.weights):
+        for name in sorted(set(ours) & set(theirs)):
+            if relative_error(ours[name], theirs[name]) > tolerance:
+                fault = (
+                    "{} returns other weights in each call ({}/{} differs): seed what it draws, or "
+                    "load them from a file"
+                )
+                function = first.config["model"]["function"]
+                raise Refusal(fault.format(function, layer["name"], name))
 
 
 def _differences(first: "Trial", second: "Trial", tolerance: Tolerance) -> Json:
@@ -387,7 +411,9 @@ class Trial:
         training after each initial weight was changed in its last place."""
         session = self.session
         few = orders[:changed]
-        session.loss_curve(few[:1])  # Keras on torch draws random numbers when a `fit` is the first
+        with keras_checks.only_its_optimizer(session):
+            # Keras on torch draws random numbers when a `fit` is the first.
+            session.loss_curve(few[:1])
         session.reset()
         curve: List[float] = session.loss_curve(few)
         trained = session.trained()
@@ -490,7 +516,7 @@ class Trial:
         functions: List[Optional[reference.Function]] = []
         for made in self.session.recurrent.made:
             function = None
-            own = self.session.recurrent.own_method(made)
+            own = self.session.recurrent.not_of_keras(made)
             try:
                 if own:
                     raise reference.UnknownFunction(OWN_METHOD.format(own))
@@ -578,7 +604,11 @@ def applied(trial: Trial, tolerance: Tolerance) -> Json:
         batches = first_batches(trial.session.arrays, trial.config, steps)
         with trial.session.without_randomness():
             found = differences_of(trial.session, batches)
-        off = [value for value in found if not value <= tolerance["gradients"]]
+            off = [value for value in found if not value <= tolerance["gradients"]]
+            first = next(first_batches(trial.session.arrays, trial.config, 1))
+            if off and draws_anew(trial.session, first, tolerance["gradients"]):
+                result["why"] = OWN_DRAWS
+                return result
         worst = max(found)
         if numpy.isfinite(worst):
             result["worst"] = worst

@@ -37,7 +37,9 @@ def arrays(
     model = config["model"]
     name_of_prepare = model["data"]["prepare"]
     prepare = user_functions.function(name_of_prepare)
-    prepared = prepare(source(path, pinned_md5), model_keys.recorded(config, "prepare"))
+    given = source(path, pinned_md5)
+    with user_functions.as_program(name_of_prepare):
+        prepared = prepare(given, model_keys.recorded(config, "prepare"))
     _check(prepared, name_of_prepare)
     found: Dict[str, Tree] = {}
     for name in prepared:

@@ -61,9 +61,9 @@ def differences_of(session: Any, batches: Iterable[Sequence[Any]]) -> List[float
     differences = []
     for samples in batches:
         session.reset()
-        before = session.read(variables)
         gradients = gradients_of(*samples)
-        session.reset()  # a stateful layer has kept its states
+        before = session.read(variables)  # a layer may have set weights, as this step will
+        session.reset()
         for _ in range(1 + SKIPPED):
             session.train_batch(*samples)
             after = session.read(variables)
@@ -78,6 +78,18 @@ def differences_of(session: Any, batches: Iterable[Sequence[Any]]) -> List[float
             expected = session.constrained(variables, stepped)
         differences.append(difference(before, after, gradients, expected))
     return differences
+
+
+def draws_anew(session: Any, samples: Sequence[Any], tolerance: float) -> bool:
+    """Whether the gradient of the loss differs by more than `tolerance` between two computations
+    from the loaded weights on the same `samples`, as it does in a model that draws random numbers
+    which no session can set back."""
+    gradients_of = session.loss_gradients()
+    computed = []
+    for _ in range(2):
+        session.reset()
+        computed.append(gradients_of(*samples))
+    return any(error > tolerance for error in map(relative_error, *computed))
 
 
 def difference(

@@ -65,7 +65,9 @@ def function_of(cell: str, options: Mapping[str, object], keras_3: bool) -> Func
             activation = "hard_sigmoid of Keras {}".format(version)
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
-            shown = getattr(activation, "__name__", activation)
+            shown = activation
+            if not isinstance(activation, str):
+                shown = getattr(activation, "__name__", type(activation).__name__)
             message = "the float64 reference has no {} {}, only {}".format(name, shown, known)
             raise UnknownFunction(message)
         function[name] = activation

@@ -1,6 +1,7 @@
 """Loads a function by ``module:function`` or ``file.py:function``, and locates errors in
 user-supplied files."""
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -10,7 +11,9 @@ import sys
 import traceback
 import zlib
 from types import FrameType, ModuleType
-from typing import Any, Callable, List, Optional, Set, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
+
+from rnnworker.arguments import Refusal
 
 USER_MODULE_PREFIX = "rnnbench_user_"  # prefix of the names of modules from user-supplied files
 MODELS = (USER_MODULE_PREFIX, "rnnworker.models.")
@@ -19,6 +22,8 @@ _executed: Set[str] = set()  # the names of the modules of user-supplied files
 # First line of TensorFlow's errors that list places → lines from the last place to the message: it
 # may have its source.
 PLACES = {"in user code:": 2, "Graph execution error:": 1}
+# In what TensorFlow and torch say of a number of threads or devices that is set after their start.
+TOO_LATE = re.compile("cannot .*after (being )?(initializ|parallel work)", re.IGNORECASE)
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
 # Codes of faults.
 EXCEPTION = "exception"
@@ -71,12 +76,38 @@ def from_file(path: str, prefix: str = USER_MODULE_PREFIX) -> ModuleType:
     # A module may look itself up there: dataclasses, pickle and nvidia-ml-py do.
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with as_program(str(path)):
+            spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
     _executed.add(name)
     return module
+
+
+@contextlib.contextmanager
+def as_program(reference: str) -> Iterator[None]:
+    """Lets the code of ``FILE`` or ``FILE:FUNCTION`` find in the block what ``python FILE`` would
+    give it: no arguments on the command line. Raises `Refusal` if it ends the program, or sets what
+    a framework lets a program set at its start only."""
+    before = sys.argv
+    file, _, name = reference.rpartition(":")
+    sys.argv = [file or name]
+    try:
+        yield
+    except SystemExit as error:
+        fault = (
+            "{}it ends the program, as argparse does without an argument that it needs: rnnbench "
+            "gives none, so state a default for each"
+        )
+        raise Refusal(fault.format(_location(error, ""))) from error
+    except RuntimeError as error:
+        if not TOO_LATE.search(str(error)):
+            raise
+        fault = "{}{}: the device in the grid decides that: remove the line"
+        raise Refusal(fault.format(_location(error, ""), str(error).rstrip("."))) from error
+    finally:
+        sys.argv = before
 
 
 def forget() -> None:

@@ -49,6 +49,10 @@ IN_TORCH = [
     ({"aten::lstm": 1, "aten::matmul": 2 * STEPS}, ["torch:native"]),
     ({"aten::lstm": 1, "aten::mkldnn_rnn_layer": 1}, ["torch:onednn"]),
     ({"aten::gru": 1, "aten::_cudnn_rnn": 1, "aten::matmul": 1}, ["torch:cudnn"]),
+    (
+        {"aten::lstm": 1, "aten::mkldnn_rnn_layer": 1, "aten::gru": 2},
+        ["torch:native", "torch:onednn"],
+    ),
     ({}, []),
 ]
 DENSE_IN_JAX = [((), "dot_general")] * 3

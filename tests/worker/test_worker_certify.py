@@ -278,6 +278,9 @@ class Growing:
         self.start = [{"kernel": numpy.ones(1, "float32")}]
         self.weights = self.start
 
+    model = None
+    keras = SimpleNamespace(models=SimpleNamespace(Model=object))
+
     def reset(self) -> None:
         self.weights = self.start
 
@@ -326,6 +329,7 @@ def test_weights_are_exchanged_between_implementations_of_one_function() -> None
     def trial(use_bias: bool, served: float, draws: bool = False) -> SimpleNamespace:
         saved = saved_of([], trained=[], trained_outputs=numpy.ones(2))
         made = SimpleNamespace(function={"use_bias": use_bias}, saved=saved, draws=draws)
+        made.layers, made.weights = [], []
         made.session = SimpleNamespace(current=nullcontext)
         made.outputs_with = lambda weights: numpy.array([served, 1.0])
         made.error_of = partial(certify.Trial.error_of, made)
@@ -341,6 +345,7 @@ def test_weights_are_exchanged_between_implementations_of_one_function() -> None
 def test_a_comparison_that_raises_says_so_and_the_others_are_made() -> None:
     def trial(outputs: list) -> SimpleNamespace:
         made = SimpleNamespace(function=None, saved=saved_of(outputs), draws=False)
+        made.layers, made.weights = [], []
         made.error_of = lambda other: {}["bias"] if "broken" in (made.name, other.name) else 0.0
         return made
 

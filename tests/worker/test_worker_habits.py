@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,14 @@ import pytest
 
 from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT
-from tests.worker.building import ALL_CERTIFICATES, answer_of, certificate_job, equal, write
+from tests.worker.building import (
+    ALL_CERTIFICATES,
+    answer_of,
+    certificate_job,
+    equal,
+    settings_of,
+    write,
+)
 
 MODELS = ROOT / "tests" / "models" / "in_place" / "ordinary.py"
 OF_KERAS = ("keras", "unrolled")
@@ -32,6 +40,14 @@ ASKED = {
     "own_tanh": ("block",),
     "output_without_targets": ("keras", "block"),
     "in_half_precision": ("keras",),
+    "activation_with_weights": (*OF_KERAS, "block"),
+    "goes_on_with_the_cell": (*OF_KERAS, "block"),
+    "own_loop": ("keras", "block"),
+    "sets_its_weights": ("keras", "block"),
+    "own_loss": ("keras", "block"),
+    "computed_weights": ("keras", "block"),
+    "noise_of_numpy": ("keras", "block"),
+    "loop_around_an_own_cell": ("block",),
     "compiled_for_debugging": ("keras",),
 }
 REFUSED = {
@@ -49,20 +65,42 @@ REFUSED = {
     ("own_tanh", "block"): (
         "layer lstm: block computes activation=tanh only, not another function called tanh"
     ),
+    (
+        "activation_with_weights",
+        "block",
+    ): "layer lstm: block computes activation=tanh only, not PRe",
+    ("own_loop", "keras"): "the model calls the cell lstm_cell in a loop of its own, which no impl",
+    ("own_loop", "block"): "the model calls the cell lstm_cell in a loop of its own, which no impl",
+    ("loop_around_an_own_cell", "block"): (
+        "rnn=block cannot compute the cell Around, which is not Keras's: keras and cell can"
+    ),
     ("hidden_from_keras", "keras"): "the layer lstm is not part of the model, and not trained",
 }
 # Model → why the layers cannot be compared with the reference.
 NO_REFERENCE = {
+    "computed_weights": (
+        "the float64 reference has no Scaled.recurrent_kernel, which is not Keras's"
+    ),
+    "activation_with_weights": (
+        "the float64 reference has no activation PReLU, only elu, exponential, hard_sigmoid of "
+        "Keras 2, hard_sigmoid of Keras 3, linear, relu, sigmoid, softplus, softsign, tanh"
+    ),
     "own_call": "the float64 reference has no Doubled.call, which is not Keras's",
     "own_cell": "the float64 reference has no Normalized.call, which is not Keras's",
 }
 
 
-def job_of(name: str, folder: Path) -> dict[str, Any]:
-    choices = {each: {"implementation": each, "name": each} for each in ASKED[name]}
-    job = certificate_job("keras3_tensorflow", "of_model", choices)
+def job_of(
+    name: str,
+    folder: Path,
+    file: Path = MODELS,
+    asked: Sequence[str] = ("keras", "block"),
+    framework: str = "keras3_tensorflow",
+) -> dict[str, Any]:
+    choices = {each: {"implementation": each, "name": each} for each in ASKED.get(name, asked)}
+    job = certificate_job(framework, "of_model", choices)
     job["config"]["model"] = {
-        "function": f"{MODELS}:{name}",
+        "function": f"{file}:{name}",
         "data": {"prepare": "rnnworker.readers.given:prepare"},
         "batch": 16,
         "epochs": 1,
@@ -203,12 +241,14 @@ def test_an_optimizer_by_name_goes_on_where_build_has_left_it(
 # Keras knows neither a variable of TensorFlow nor an optimizer inside another object.
 OF_ITS_OWN = """
 import keras
-import tensorflow
 from keras import layers
 
 
 class Accumulating(keras.Model):
     def __init__(self, steps, *parts):
+        global tensorflow
+        import tensorflow
+
         super().__init__(*parts)
         self.steps = steps
         self.done = tensorflow.Variable(0, trainable=False)
@@ -317,3 +357,279 @@ def test_each_training_begins_anew_with_what_only_tensorflow_knows_or_is_refused
     for name, (is_same_again, trained_nothing) in found.items():
         assert is_same_again, name
         assert not trained_nothing, name
+
+
+def test_an_optimizer_inside_another_one_begins_anew_on_torch(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = folder / "of_its_own_on_torch.py"
+    write(folder, {file.name: OF_ITS_OWN})
+    job = job_of("in_two_parts", folder, file, framework="keras3_torch")
+    arguments = (json.dumps(job["config"]), file, '["in_two_parts"]', folder / "data.npz")
+    found = answer_of("keras3_torch", AGAIN, *arguments, temporary=tmp_path_factory)
+    assert found == {"in_two_parts": [True, False]}
+
+
+def test_a_loss_that_needs_tensors_gets_them_on_torch(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    job = job_of("own_loss", folder, framework="keras3_torch")
+    job["implementations"] = job["implementations"][:1]
+    made = answer_of(
+        "keras3_torch", ALL_CERTIFICATES, json.dumps([job]), temporary=tmp_path_factory
+    )
+    result = made[0]["implementations"]["keras"]
+    assert (result["status"], result["applied"]["cpu_1"]["why"]) == ("certified", None), result
+
+
+OWN_STEPS = """
+import keras
+import numpy
+import tensorflow
+from keras import layers
+
+shared = keras.optimizers.Adam(0.01)
+
+
+class Step(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        with tensorflow.GradientTape() as tape:
+            loss = tensorflow.reduce_mean((self(x, training=True) - y) ** 2)
+        variables = self.trainable_variables
+        self.own().apply_gradients(zip(tape.gradient(loss, variables), variables))
+        return {"loss": loss}
+
+    def own(self):
+        return self.optimizer
+
+
+class OfTheFile(Step):
+    def own(self):
+        return shared
+
+
+class OfANetwork(Step):
+    def own(self):
+        return self.layers[1].optimizer
+
+
+def made(kind):
+    network = keras.Sequential([layers.Input((3, 3)), layers.LSTM(4)])
+    network.compile("rmsprop")
+    inputs = layers.Input((3, 3))
+    model = kind(inputs, layers.Dense(1)(network(inputs)))
+    model.compile("adam")
+    return model
+
+
+def of_compile():
+    return made(Step)
+
+
+def of_the_file():
+    return made(OfTheFile)
+
+
+def of_a_network():
+    return made(OfANetwork)
+"""
+
+
+def test_only_the_optimizer_of_compile_may_take_steps(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    write(folder, {"own_steps.py": OWN_STEPS})
+    names = ("of_compile", "of_the_file", "of_a_network")
+    jobs = [job_of(name, folder, folder / "own_steps.py", ("keras",)) for name in names]
+    made = answer_of("current", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+    right, *others = [each["implementations"]["keras"] for each in made]
+    assert right["status"] == "certified", right["why"]
+    assert right["loss_curve"][0] > 0, "Keras would report its own tracker, which is 0"
+    lines = OWN_STEPS.splitlines()
+    for text, name, result in zip(
+        ("shared =", "network.compile"), ("Adam", "RMSprop"), others, strict=True
+    ):
+        (line,) = [number for number, each in enumerate(lines, 1) if text in each]
+        assert result["status"] == "refused", result
+        said = f"line {line}: train_step applies an optimizer of its own, {name}: only that of"
+        assert said in result["why"]
+
+
+def test_weights_without_a_seed_are_not_blamed_on_an_implementation(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    jobs = json.dumps([job_of("without_a_seed", folder)])
+    made = answer_of("current", ALL_CERTIFICATES, jobs, temporary=tmp_path_factory)
+    (pair,) = made[0]["pairs"]
+    said = f"{MODELS}:without_a_seed returns other weights in each call (lstm/kernel differs): seed"
+    assert pair["why"].startswith(said)
+    assert pair["weights"] is None
+
+
+FILE = """
+import keras
+from keras import layers
+{before}
+
+def build({argument}):
+    parts = [layers.Input(({shape})), layers.LSTM({units}), layers.Dense(1)]
+    {scope}model = keras.Sequential(parts)
+    model.compile("adam", "mse"){after}
+    return model
+"""
+ARGUMENTS = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument({}, type=int, default=4)
+args = parser.parse_args()
+"""
+MIRRORED = "with tensorflow.distribute.MirroredStrategy().scope(): "
+THREADS = "import tensorflow; tensorflow.config.threading.set_intra_op_parallelism_threads(3)"
+GRAPH = "import tensorflow; tensorflow.compat.v1.disable_eager_execution()"
+COMPILES = "line 9: build compiles its model with "
+# What a file has in place of a part of `FILE`, and how its refusal ends; None if it has none.
+FILES = [
+    ({"before": ARGUMENTS.format("'--units'"), "units": "args.units"}, None),
+    (
+        {"before": ARGUMENTS.format("'units'").replace(", default=4", "")},
+        "line 8: it ends the program, as argparse does without an argument that it needs: ",
+    ),
+    (
+        {"shape": "3, 5"},
+        ":build: the model takes samples of the shape (3, 5), and x_train has (3, 3)",
+    ),
+    ({"argument": "shape"}, ":build needs shape: give it a default; rnnbench gives only keras, "),
+    ({"after": "; model.run_eagerly = True"}, f"{COMPILES}run_eagerly=True: "),
+    ({"after": "; model.steps_per_execution = 2"}, f"{COMPILES}steps_per_execution=2: "),
+    (
+        {"before": "import tensorflow", "scope": MIRRORED},
+        "line 8: build makes its model for MirroredStrategy: the device in the grid decides about ",
+    ),
+    (
+        {"before": THREADS},
+        "line 4: Intra op parallelism cannot be modified after initialization: the device in the ",
+    ),
+    ({"before": GRAPH}, "line 4: it sets eager execution to False, and this run has True: "),
+]
+
+
+def test_a_file_is_run_as_a_program_and_refused_for_what_the_grid_decides(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    jobs = []
+    usual = {"before": "", "argument": "", "shape": "3, 3", "units": "4", "scope": "", "after": ""}
+    for number, (changes, _) in enumerate(FILES):
+        file = folder / f"program_{number}.py"
+        file.write_text(FILE.format(**usual | changes))
+        jobs.append(job_of("build", folder, file, ("keras",)))
+    made = answer_of("current", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+    for (changes, said), certificate in zip(FILES, made, strict=True):
+        result = certificate["implementations"]["keras"]
+        if said is None:
+            assert result["status"] == "certified", (changes, result)
+            continue
+        assert result["status"] == "refused", (changes, result)
+        assert said in result["why"], (changes, result)
+
+
+OF_KERAS_2 = """
+import numpy
+import tensorflow
+from tensorflow import keras
+from tensorflow.keras import layers
+
+
+def sequential(*parts, optimizer="adam"):
+    model = keras.Sequential([layers.Input((3, 3)), *parts, layers.Dense(1)])
+    model.compile(optimizer, "mse")
+    return model
+
+
+def legacy_optimizer():
+    return sequential(layers.LSTM(4), optimizer=keras.optimizers.legacy.Adam(0.01, decay=0.1))
+
+
+def time_major():
+    turned = layers.Lambda(lambda x: tensorflow.transpose(x, [1, 0, 2]))
+    last = layers.Lambda(lambda x: x[-1])
+    return sequential(turned, layers.LSTM(4, time_major=True, return_sequences=True), last)
+
+
+def own_draws():
+    generator = tensorflow.random.Generator.from_seed(1)
+    noise = layers.Lambda(lambda x: x + generator.normal(tensorflow.shape(x)))
+    return sequential(layers.LSTM(4), noise)
+
+
+def of_cudnn():
+    return sequential(tensorflow.compat.v1.keras.layers.CuDNNLSTM(4))
+
+
+def build():
+    model = sequential(layers.LSTM(4))
+    model.fit(numpy.ones((8, 3, 3)), numpy.ones((8, 1)), epochs=3, verbose=0)
+    return model
+"""
+OWN_DRAWS = "not compared with the gradient: the model draws random numbers of its own in each step"
+
+
+def test_habits_of_keras_2(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = folder / "of_keras_2.py"
+    write(folder, {file.name: OF_KERAS_2})
+    whys = {"legacy_optimizer": None, "time_major": None, "own_draws": OWN_DRAWS}
+    jobs = []
+    for name in (*whys, "of_cudnn"):
+        asked = ("keras", "unrolled", "block")
+        jobs.append(job_of(name, folder, file, asked, "keras2_tensorflow2"))
+    made = answer_of("tf_2_15", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+    of_cudnn = made.pop()["implementations"]
+    for (name, why), certificate in zip(whys.items(), made, strict=True):
+        for implementation, result in certificate["implementations"].items():
+            shown = (name, implementation, result)
+            assert result["status"] == "certified", shown
+            assert result["applied"]["cpu_1"]["why"] == why, shown
+            assert result["outputs"] <= TOLERANCE["float32"]["outputs"], shown
+        assert all(map(equal, certificate["pairs"])), certificate["pairs"]
+    for result in of_cudnn.values():
+        said = "line 31: the layer cu_dnnlstm is cuDNN itself: write keras.layers.LSTM"
+        assert said in result["why"], result
+
+    config = json.dumps(jobs[0]["config"])
+    arguments = (config, file, folder / "data.npz")
+    taken = answer_of("tf_2_15", STEPS_TAKEN, *arguments, temporary=tmp_path_factory)
+    assert taken == [3, 0, 3]
+
+
+SET_LATER = """
+from tensorflow import keras
+from tensorflow.keras import layers
+
+
+def build():
+    model = keras.Sequential([layers.LSTM(4, input_shape=(3, 3)), layers.Dense(1)])
+    model.compile("adam", "mse")
+    keras.backend.set_value(model.optimizer.lr, 0.5)
+    return model
+"""
+RATE = """
+import json, sys
+from rnnworker import frameworks
+
+config, file = json.loads(sys.argv[1]), sys.argv[2]
+model = dict(config["model"], function=file + ":build")
+session = frameworks.open_session(dict(config, model=model, rnn={"implementation": "keras"}), 1)
+session.load_data(sys.argv[3])
+session.build()
+print(float(session.model_facts(session.layers())["optimizer"]["learning_rate"]))
+"""
+
+
+@pytest.mark.parametrize("build", ["tf_2_15", "tf_1_15"])
+def test_a_learning_rate_that_is_set_after_compile_remains(
+    build: str, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    write(folder, {"set_later.py": SET_LATER})
+    job = job_of("build", folder, framework=settings_of(build)["framework"])
+    arguments = (json.dumps(job["config"]), folder / "set_later.py", folder / "data.npz")
+    assert answer_of(build, RATE, *arguments, temporary=tmp_path_factory) == 0.5

@@ -12,13 +12,20 @@ DECIDED = {
     "floatx": ("floatx", "precision in the grid decides it: no build computes in {}"),
     "policy": ("policy", "precision in the grid decides it: write precision={}"),
     "threads": ("threads", "the device decides it: write device.threads={}"),
+    "eager execution": ("disable_", "each build decides it"),
     "eager functions": ("run_functions_eagerly", "each build compiles its functions"),
     "XLA by default": ("set_jit", "build.jit_compile in the grid decides it"),
     "TF32": ("tensor_float_32", "precision in the grid decides it: write precision=tf32"),
     "doubles in jax": ("x64", "precision in the grid decides it"),
 }
 # No session sets them back, and a process has several of one model.
-OF_THE_PROCESS = ("backend", "eager functions", "XLA by default", "doubles in jax")
+OF_THE_PROCESS = (
+    "backend",
+    "eager execution",
+    "eager functions",
+    "XLA by default",
+    "doubles in jax",
+)
 _at_first = {}  # their values before the first model's file was executed
 BUILDS = {
     "tensorflow": "build=current",
@@ -39,6 +46,7 @@ def read(session):
     }
     tensorflow = getattr(session, "tensorflow", None)
     if hasattr(getattr(tensorflow, "config", None), "functions_run_eagerly"):
+        found["eager execution"] = tensorflow.executing_eagerly()
         found["eager functions"] = tensorflow.config.functions_run_eagerly()
         found["XLA by default"] = tensorflow.config.optimizer.get_jit()
     jax = getattr(session, "jax", None)
@@ -67,12 +75,12 @@ def check(session):
         if name == "backend":
             shown = BUILDS.get(shown, "no build of rnnbench")
         fault = "{}: it sets {} to {}, and this run has {}: {}"
-        place = _line_with(words, session.function)
+        place = line_with(words, session.function)
         told = decided.format(shown)
         raise Refusal(fault.format(place, name, after[name], before, told))
 
 
-def _line_with(words, function):
+def line_with(words, function):
     """``FILE, line N`` of the first line with `words` in the model's file; else the function."""
     module = function.rpartition(":")[0]
     if module.endswith(".py"):

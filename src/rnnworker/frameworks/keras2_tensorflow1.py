@@ -103,6 +103,15 @@ class Session(KerasSession):
         name, settings = optimizers.for_keras_2(stated)
         return self.keras.optimizers.get({"class_name": name, "config": settings})
 
+    def own_optimizer(self):
+        """In place of one that the model has named, a new one with its present settings: its
+        variables belong to the first training of the graph."""
+        compiled = self._watched.compile_arguments(self.model) or {}
+        if not isinstance(compiled.get("optimizer"), str):
+            return None
+        optimizer = self.model.optimizer
+        return type(optimizer).from_config(optimizer.get_config())
+
     def compile_settings(self):
         return {}
 

@@ -169,7 +169,7 @@ class Session(KerasSession):
 
     def finish_device(self):
         # One program computes all results of a step, including the variables.
-        self.jax.block_until_ready([variable.value for variable in self._state()])
+        self.jax.block_until_ready([variable.value for variable in self.variables()])
 
 
 def primitives(jaxpr, recurrent=frozenset(), others=frozenset(), loops=()):

@@ -6,7 +6,7 @@ import os
 import numpy
 
 from rnnworker import data, trees
-from rnnworker.frameworks import keras_facts, tensorflow_facts
+from rnnworker.frameworks import tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
 from rnnworker.recurrent.cells import keras_version
@@ -107,18 +107,9 @@ class Session(KerasSession):
                 step = getattr(self.model, name)
                 setattr(self.model, name, self._gathering(step, part))
 
-    def _state(self):
-        """With the variables that Keras does not know: TensorFlow's own in attributes of the model,
-        such as sums of gradients, and those of optimizers inside another object."""
-        found = super()._state()
-        known = {id(getattr(each, "_value", each)) for each in found}
-        through = (self.keras.layers.Layer, self.keras.optimizers.Optimizer)
+    def kinds_of_variables(self):
         # A Keras 3 variable wraps a TensorFlow variable; a Keras 2 variable is one.
-        kinds = (self.tensorflow.Variable, getattr(self.keras, "Variable", ()))
-        for each in keras_facts.attributes([self.model], kinds, through):
-            if id(getattr(each, "_value", each)) not in known:
-                found.append(each)
-        return found
+        return (self.tensorflow.Variable, getattr(self.keras, "Variable", ()))
 
     def compile_settings(self):
         return dict(super().compile_settings(), run_eagerly=False)

@@ -91,6 +91,9 @@ class Session(KerasSession):
 
         return torch.utils.data.DataLoader(Batches(), batch_size=None)
 
+    # ``train_on_batch`` gives a model's own ``compute_loss`` arrays of NumPy.
+    train_batch = KerasSession.fit_batch
+
     def loss_gradients(self):
         variables = [variable.value for variable in self.model.trainable_variables]
 

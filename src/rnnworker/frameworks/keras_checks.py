@@ -2,15 +2,19 @@
 Any other is refused, with the line of the model's file where it is known."""
 
 import contextlib
+import gc
 
 from rnnlayers import CannotCompute
 from rnnworker import precision, products, trees
 from rnnworker.arguments import DECIDED, Refusal
 from rnnworker.array_names import WEIGHTS
+from rnnworker.frameworks import file_settings, keras_facts
 from rnnworker.options import OF_MODEL
 from rnnworker.recurrent import composed, in_place
 from rnnworker.recurrent.composed import flat
 
+SET_BACK = "optimizer=…, can be set back to its first state before a timed training"
+OF_CUDNN = ("CuDNNLSTM", "CuDNNGRU")  # of Keras 2
 LOOPS = ("keras", "cell")  # the implementations that are Keras's loop over a cell
 
 
@@ -55,18 +59,55 @@ def check_kind(session):
             held = value.values()
         elif isinstance(value, (list, tuple)):
             held = value
-        if any(isinstance(each, session.keras.optimizers.Optimizer) for each in held):
-            fault = (
-                "{}: the model has an optimizer of its own, {}: only that of compile, "
-                "optimizer=…, can be set back to its first state before a timed training"
-            )
-            raise Refusal(fault.format(function, name))
+        for each in held:
+            if isinstance(each, keras_facts.optimizers(session.keras)):
+                fault = "{}: the model has an optimizer of its own, {}: only that of compile, {}"
+                raise Refusal(fault.format(session.place(each) or function, name, SET_BACK))
+
+
+def check_strategy(session):
+    """Raises `Refusal` if the model was made for other replicas than those of its device."""
+    strategy = getattr(session.model, "distribute_strategy", None)
+    if strategy is None:
+        return
+    wanted = session.tensorflow.distribute.get_strategy()
+    if type(strategy) is not type(wanted):
+        fault = "{}: build makes its model for {}: the device in the grid decides about replicas"
+        place = file_settings.line_with("scope()", session.function)
+        raise Refusal(fault.format(place, type(strategy).__name__))
 
 
 def has_own_step(session):
     """Whether the model overrides ``train_step``, so that its gradient is not known."""
     own = getattr(type(session.model), "train_step", None)
     return own is not getattr(session.keras.models.Model, "train_step", None)
+
+
+@contextlib.contextmanager
+def only_its_optimizer(session):
+    """Raises `Refusal` if a model's own ``train_step`` takes a step in the block with an optimizer
+    that is neither that of compile nor inside it: others are not set back before a timed
+    training."""
+    if not has_own_step(session):
+        yield
+        return
+    kinds = keras_facts.optimizers(session.keras)
+    before = {id(each): steps for each, steps in _steps_of_all(kinds)}
+    yield
+    known = keras_facts.attributes([session.model.optimizer], kinds, kinds)
+    for each, steps in _steps_of_all(kinds):
+        if steps == before.get(id(each), 0) or any(each is one for one in known):
+            continue
+        fault = "{}: train_step applies an optimizer of its own, {}: only that of compile, {}"
+        function = session.function
+        name = type(each).__name__
+        raise Refusal(fault.format(session.place(each) or function, name, SET_BACK))
+
+
+def _steps_of_all(kinds):
+    """[(optimizer, its steps)] of all optimizers of the process."""
+    found = [each for each in gc.get_objects() if issubclass(type(each), kinds)]
+    return [(each, int(each.iterations)) for each in found]
 
 
 def loss_in(logs, session):
@@ -115,6 +156,7 @@ def check(session):
     """Raises `Refusal` if the built model of a `session` cannot be measured: if it does not fit its
     data, if another than the named implementation would run, or if weights could not be set."""
     _check_counts(session)
+    _check_shape(session)
     _check_sample_weights(session)
     if session.config["rnn"]["implementation"] != "none":
         _check_layers(session)
@@ -143,6 +185,21 @@ def _check_counts(session):
             raise Refusal(fault.format(session.function, stated, part, given, name))
 
 
+def _check_shape(session):
+    """The only input of a model must have the shape of a sample."""
+    inputs = getattr(session.model, "inputs", None) or []
+    if session.arrays is None or len(inputs) != 1:
+        return
+    stated = products.sizes(inputs[0].shape)[1:]
+    (array,) = trees.leaves(session.arrays["x_train"])
+    given = array.shape[1:]
+    if len(stated) == len(given) and any(
+        size not in (None, other) for size, other in zip(stated, given)
+    ):
+        fault = "{}: the model takes samples of the shape {}, and x_train has {}"
+        raise Refusal(fault.format(session.function, stated, given))
+
+
 def _check_sample_weights(session):
     """Samples may have weights only where the session passes them on."""
     has_weights = set(WEIGHTS) & set(session.arrays or ())
@@ -164,6 +221,12 @@ def _check_layers(session):
         session.recurrent.check_steps(made.place, steps)
     if session.recurrent.kernel is None:
         return
+    for layer in flat(session.model.layers):
+        if type(layer).__name__ in OF_CUDNN:
+            fault = "{}: the layer {} is cuDNN itself: write keras.layers.{} and rnn=auto or cudnn"
+            place = session.place(layer) or session.function
+            usual = type(layer).__name__[len("CuDNN") :]
+            raise Refusal(fault.format(place, layer.name, usual))
     for layer in in_place.kernels_given(session.model):
         reason = session.recurrent.stated_otherwise(layer)
         if reason:
@@ -236,18 +299,39 @@ def check_has_layers(session):
         return
     if recurrent.kernel is not None and in_place.kernels_given(session.model):
         return
-    for layer in session.made_in_build():
-        if in_place.kind_of(session.keras, layer):
-            fault = (
-                "{}: the layer {} is not part of the model, and not trained: Keras finds layers in "
-                "attributes of models and layers, not in a Lambda or in another object"
-            )
-            raise Refusal(fault.format(session.place(layer), layer.name))
+    # Loops first: a cell may be inside another one.
+    loops = getattr(session.keras.layers, "RNN", ())
+    made = sorted(session.made_in_build(), key=lambda each: not isinstance(each, loops))
+    for layer in made:
+        why = _why_not_found(session, layer, loops)
+        if why:
+            raise Refusal("{}: {}".format(session.place(layer), why))
     fault = (
         "build of {} makes no LSTM, GRU or SimpleRNN: add one, or write recurrent: "
         "false in the model's YAML and use rnn=none"
     )
     raise Refusal(fault.format(session.function.rpartition(":")[0]))
+
+
+def _why_not_found(session, layer, loops):
+    """Why a `layer` that the model's file has made is none that an implementation can compute; None
+    if it is another kind of layer. `loops`: Keras's class of loops over a cell."""
+    if in_place.kind_of(session.keras, layer):
+        fault = (
+            "the layer {} is not part of the model, and not trained: Keras finds layers in "
+            "attributes of models and layers, not in a Lambda or in another object"
+        )
+        return fault.format(layer.name)
+    if isinstance(layer, loops):
+        fault = "rnn={} cannot compute the cell {}, which is not Keras's: keras and cell can"
+        return fault.format(session.recurrent.name, type(layer.cell).__name__)
+    if in_place.is_cell(session.keras, layer):
+        fault = (
+            "the model calls the cell {} in a loop of its own, which no implementation can "
+            "compute: give it to keras.layers.RNN"
+        )
+        return fault.format(layer.name)
+    return None
 
 
 def has_own_loop(session):

@@ -30,13 +30,19 @@ def attributes(roots, kinds, through):
         seen.add(id(each))
         if isinstance(each, kinds):
             found.append(each)
-        elif isinstance(each, dict):
+        if isinstance(each, dict):
             waiting += each.values()
         elif isinstance(each, (list, tuple)):
             waiting += each
         elif isinstance(each, through):
             waiting += vars(each).values()
     return found
+
+
+def optimizers(keras):
+    """Keras's classes of optimizers, those of before Keras 2.11 too."""
+    legacy = getattr(keras.optimizers, "legacy", None)
+    return (keras.optimizers.Optimizer,) + ((legacy.Optimizer,) if legacy else ())
 
 
 def settings_of(optimizer):

@@ -4,7 +4,9 @@ certification and attestation need. `keras_training` has the rest."""
 import contextlib
 import functools
 import importlib
+import inspect
 import os
+import random
 
 import numpy
 
@@ -154,14 +156,14 @@ class KerasSession(KerasWeights, KerasTraining):
         watching = self._watched.watching()
         making = self.making_layers()
         with watching, making, draws.by_numpy(), keras_checks.refusals(self.place):
-            self.model = self.make_model(user_functions.function(self.function))
+            with user_functions.as_program(self.function):
+                self.model = self.make_model(user_functions.function(self.function))
             keras_checks.check_kind(self)
-            # A name would be a new one, without what it has kept of a training in `build`.
-            if hasattr(self.keras, "ops"):  # Keras 3; a graph of TensorFlow 1 needs a new one
-                self._own_optimizer = getattr(self.model, "optimizer", None)
+            keras_checks.check_strategy(self)
+            self._own_optimizer = self.own_optimizer()
+            file_settings.check(self)
             self.complete_model()
             self.recurrent.initialize()
-        file_settings.check(self)
 
     def build(self):
         """Makes the model, gives its recurrent layers the kernel, and compiles it. Raises `Refusal`
@@ -250,14 +252,25 @@ class KerasSession(KerasWeights, KerasTraining):
             keras_facts.of_keras(type(self.model), "compile")(self.model, **arguments)
         self.prepare_training()
 
+    def own_optimizer(self):
+        """The optimizer with which the model compiled itself, with what it keeps of a training in
+        `build`; None if there is none."""
+        return getattr(self.model, "optimizer", None)
+
     def drawn(self, draw, shape, dtype):
         """The array that ``draw()`` returns as a tensor; see `initializers.Draws`."""
         return self.keras.ops.cast(draw(), dtype)
 
     def complete_model(self):
-        """Makes the weights of a model that has none before it sees data."""
-        if self.arrays is not None and not getattr(self.model, "built", True):
-            self.model(trees.taken(self.arrays["x_train"], slice(1)))
+        """Makes the weights that a model, or a layer in it, makes when it is first called."""
+        parts = composed.flat([self.model])
+        if self.arrays is None or all(part.built for part in parts):
+            return
+        before = list(self.model.variables)
+        values = self.read(before)
+        self.model(trees.taken(self.arrays["x_train"], slice(self.config["model"]["batch"])))
+        self.write(before, values)
+        self.forget_states()
 
     def _compile_arguments(self, optimizer=None):
         """The arguments of ``compile``: those of the model itself, or of its YAML, with the stated
@@ -306,6 +319,13 @@ class KerasSession(KerasWeights, KerasTraining):
         config = model_keys.recorded(self.config, "build")
         known = {"keras": self.keras, "recurrent": self.recurrent, "config": config}
         number, optional = user_functions.needed(function)
+        needed = list(inspect.signature(function).parameters)[:number]
+        if number and not set(needed) & set(known):
+            fault = (
+                "{} needs {}: give it a default; rnnbench gives only keras, recurrent and config"
+            )
+            name = self.config["model"]["function"]
+            raise Refusal(fault.format(name, " and ".join(needed)))
         shorter = {0: (), 1: ("keras",), 2: ("keras", "config")}
         positional = [known[name] for name in shorter.get(number, known)]
         named = {name: known[name] for name in optional if name in known}
@@ -323,7 +343,12 @@ class KerasSession(KerasWeights, KerasTraining):
 
     def prepare_training(self):
         """Makes the optimizer's variables, which `reset` restores too."""
-        self.model.optimizer.build(self.model.trainable_variables)
+        optimizer = self.model.optimizer
+        make = getattr(optimizer, "build", None) or optimizer._create_all_weights
+        make(self.model.trainable_variables)
+        if keras_checks.has_own_step(self):
+            # Keras 3 would report its own metrics in place of results with the same names.
+            self.model._get_metrics_result_or_logs = lambda results: results
 
     def model_facts(self, layers):
         """The facts about the built model for the record; `layers`: what `layers()` returned."""
@@ -372,6 +397,9 @@ class KerasSession(KerasWeights, KerasTraining):
     def reset(self):
         """Restores the state after ``load_weights``: weights, optimizer, random states."""
         self.write(*self._initial)
+        # A layer of the author's may draw with them, also when its graph is made.
+        random.seed(self.config["seed"])
+        numpy.random.seed(self.config["seed"] % 2**32)
         self.forget_states()  # in Keras 3 they are none of the model's variables
 
     def read(self, variables):
@@ -431,8 +459,12 @@ class KerasSession(KerasWeights, KerasTraining):
         """The shape of the inputs of a recurrent layer, with the batch."""
         for each in [layer] + inner_layers(layer):
             found = self._watched.input_shape(each)
-            if found is not None:
-                return found
+            if found is None:
+                continue
+            if getattr(each, "time_major", False):
+                steps, batch = tuple(found)[:2]
+                return (batch, steps) + tuple(found)[2:]
+            return found
         return layer.input.shape
 
     def probe_shapes(self, layer, steps):
@@ -536,9 +568,29 @@ class KerasSession(KerasWeights, KerasTraining):
         get_policy = getattr(mixed, "global_policy", None) or mixed.dtype_policy
         return get_policy().name
 
+    def kinds_of_variables(self):
+        """The classes of variables that attributes of a model may have."""
+        return (self.keras.Variable,)
+
+    def variables(self):
+        """The variables of the model and of its optimizer, in a fixed order."""
+        of_optimizer = self.model.optimizer.variables
+        if callable(of_optimizer):  # of Keras 2's legacy optimizers
+            of_optimizer = of_optimizer()
+        return list(self.model.variables) + list(of_optimizer)
+
     def _state(self):
-        """The variables that training changes, in a fixed order."""
-        return list(self.model.variables) + list(self.model.optimizer.variables)
+        """The variables that training changes, in a fixed order: with those that Keras does not
+        know, such as sums of gradients in attributes of the model, and those of optimizers inside
+        another object."""
+        found = self.variables()
+        known = {id(getattr(each, "_value", each)) for each in found}
+        through = (self.keras.layers.Layer,) + keras_facts.optimizers(self.keras)
+        kinds = self.kinds_of_variables()
+        for each in keras_facts.attributes([self.model], kinds, through):
+            if id(getattr(each, "_value", each)) not in known:
+                found.append(each)
+        return found
 
     def _why_not_cudnn(self):
         """Why Keras's own layers cannot use cuDNN's kernel, each reason once."""

@@ -96,11 +96,14 @@ class KerasWeights:
         # id of a layer → its weights that are in no other one: {name: variable}.
         self._own = {}
         seen = set()
+        recurrent = set()  # weights, also if the model has a loop over their cell of its own
+        for layer in self.recurrent.layers:
+            recurrent.update(map(id, layer.weights))
         for layer in self.outside_recurrent([self.model]):
             if self.recurrent.made_here(layer) is not None:
                 own = list(layer.weights)
             else:
-                own = _of_its_own(layer)
+                own = [each for each in _of_its_own(layer) if id(each) not in recurrent]
             own = [variable for variable in own if id(variable) not in seen]
             seen.update(map(id, own))
             if own:

@@ -1,9 +1,15 @@
 """Watches a model's ``build``: where it makes each layer, the shapes of the inputs of recurrent
 layers, and the arguments with which it compiles."""
 
+import contextlib
+
+from rnnworker.frameworks import keras_facts
 from rnnworker.recorded import recording
 from rnnworker.recurrent.in_place import RECURRENT
 from rnnworker.user_functions import caller
+
+# Arguments of ``compile`` that are attributes too.
+SETTINGS = ("run_eagerly", "jit_compile", "steps_per_execution")
 
 
 class Watched:
@@ -13,10 +19,12 @@ class Watched:
         self._compiled = {}
         self._places = {}  # id of a layer → the line of the model's file that made it
         self._shapes = {}  # id of a recurrent layer → the shape of its inputs, with the batch
+        self._settings = []  # (model, `SETTINGS` after it was compiled)
         self._alive = []  # so that no id is used twice
 
     def place(self, layer):
-        """``FILE, line N`` where the model has made `layer`; None if that is unknown."""
+        """``FILE, line N`` where the model has made `layer`, or an optimizer; None if that is
+        unknown."""
         return self._places.get(id(layer))
 
     def made(self):
@@ -37,22 +45,31 @@ class Watched:
                 return self._compiled[id(each)]
         return None, None
 
+    @contextlib.contextmanager
     def watching(self):
         """Records what happens in its block."""
+        with recording(self._watched()):
+            yield
+        for model, settings in self._settings:
+            given, _ = self._compiled[id(model)]
+            for name, value in _settings_of(model).items():
+                if value != settings[name]:
+                    given[name] = value  # set after `compile`
+
+    def _watched(self):
         keras = self._keras
         # Keras would take a Model with another `compile` than its Trainer's for a user's own.
         trainer = next(each for each in keras.models.Model.__mro__ if "compile" in vars(each))
-        watched = [
-            (keras.layers.Layer, "__init__", self._make),
-            (trainer, "compile", self._compile),
-        ]
+        watched = [(trainer, "compile", self._compile)]
+        for kind in (keras.layers.Layer,) + keras_facts.optimizers(keras):
+            watched.append((kind, "__init__", self._make))
         if hasattr(trainer, "compile_from_config"):
             watched.append((trainer, "compile_from_config", self._compile_from_config))
         for name in RECURRENT + ("RNN", "Bidirectional"):
             layer_class = getattr(keras.layers, name, None)
             if "build" in vars(layer_class or object):
                 watched.append((layer_class, "build", self._build))
-        return recording(watched)
+        return watched
 
     def _make(self, _, arguments):
         layer = next(iter(arguments.values()))
@@ -70,11 +87,15 @@ class Watched:
         given = dict(arguments)
         model = given.pop(next(iter(arguments)))
         given.update(given.pop("kwargs", {}))
-        self._alive.append(model)
         self._compiled[id(model)] = (given, caller())
+        self._settings.append((model, _settings_of(model)))
 
     def _compile_from_config(self, _, arguments):
         model = next(iter(arguments.values()))
         if id(model) in self._compiled:
             # A saved model states what "auto" was where it was saved.
             self._compiled[id(model)][0].pop("jit_compile", None)
+
+
+def _settings_of(model):
+    return {name: getattr(model, name, None) for name in SETTINGS}

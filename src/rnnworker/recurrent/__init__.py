@@ -23,6 +23,8 @@ from rnnworker.options import (
 from rnnworker.recurrent import cells, composed, in_place, own_file
 from rnnworker.user_functions import caller
 
+# Methods of a layer or a cell that decide its function.
+OWN_METHODS = ("call", "inner_loop", "get_initial_state")
 LONGEST_UNROLLED = 1000
 # That compiling a training step of TensorFlow 2.21 took for each time step of an LSTM layer with 32
 # units, on one quiet core, for 100 and 400 time steps.
@@ -166,12 +168,12 @@ class Recurrent:
             made.is_of_recurrent = any(layer is each for each in self._asked_for)
             self.made.append(made)
 
-    def own_method(self, made):
-        """``CLASS.METHOD`` of an author that the layer of `made` computes in place of Keras's; None
-        if there is none."""
+    def not_of_keras(self, made):
+        """``CLASS.METHOD`` or ``CLASS.WEIGHT`` that an author computes in the layer of `made` in
+        place of Keras; None if there is none."""
         if self.module is None:
             for layer in composed.inner_layers(made.layer):
-                own = own_method(layer)
+                own = own_method(layer, OWN_METHODS) or cells.own_weight(layer)
                 if own:
                     return own
         return None

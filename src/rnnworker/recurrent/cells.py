@@ -149,6 +149,18 @@ def names_of(layer, variables):
     return [names.get(id(variable)) for variable in variables]
 
 
+def own_weight(layer):
+    """``CLASS.ATTRIBUTE`` of the cell of `layer` that an author computes from other weights; None
+    if it computes none of `ATTRIBUTES`."""
+    cell = getattr(layer, "cell", layer)
+    weights = list(map(id, layer.weights))
+    for attribute in ATTRIBUTES:
+        value = getattr(cell, attribute, None)
+        if value is not None and id(value) not in weights:
+            return "{}.{}".format(type(cell).__name__, attribute)
+    return None
+
+
 def unpack(layout, values, units):
     """The `values` of weights in `layout`, the value of one in `LAYOUTS`, or their gradients, as
     canonical arrays."""

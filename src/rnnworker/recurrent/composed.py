@@ -94,7 +94,12 @@ def parts_of(layer):
 
 
 # Attributes that add to the outputs of a layer or change their form → their value without effect.
-PLAIN = {"return_state": False, "stateful": False, "merge_mode": "concat"}
+PLAIN = {
+    "return_state": False,
+    "stateful": False,
+    "merge_mode": "concat",
+    "time_major": False,  # of Keras 2
+}
 
 
 def _not_plain(layer):
@@ -115,7 +120,7 @@ def is_plain(layer):
 
 def plain(layer):
     """In its block, `layer` maps a sequence to its outputs alone: no states that are returned or
-    kept, both directions side by side."""
+    kept, both directions side by side, the batch first."""
     return changed(_not_plain(layer))
 
 

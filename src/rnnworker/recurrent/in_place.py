@@ -47,6 +47,12 @@ def kind_of(keras, layer):
     return None
 
 
+def is_cell(keras, layer):
+    """Whether `layer` is the cell of an LSTM, GRU or SimpleRNN of Keras."""
+    cells = tuple(getattr(keras.layers, name + "Cell", ()) for name in RECURRENT)
+    return isinstance(layer, cells)
+
+
 def is_pair(keras, layer):
     """Whether `layer` is a ``Bidirectional`` whose directions compute the same function."""
     if not isinstance(layer, keras.layers.Bidirectional):

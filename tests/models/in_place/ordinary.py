@@ -302,11 +302,12 @@ def one_cell_in_two_loops():
 
 
 class Unused(keras.Model):
-    """Has a layer that it never calls, beside one in a dict."""
+    """Has layers that it never calls, beside one in a dict."""
 
     def __init__(self):
         super().__init__()
         self.parts = {"used": layers.LSTM(4), "left over": layers.LSTM(4)}
+        self.older = layers.GRU(4)
         self.last = layers.Dense(1)
 
     def call(self, inputs):
@@ -365,6 +366,138 @@ def own_tanh():
     return sequential(layers.LSTM(4, activation=tanh))
 
 
+def activation_with_weights():
+    return sequential(layers.LSTM(4, activation=layers.PReLU("ones")))
+
+
+class FeedBack(keras.Model):
+    """Goes on with the cell of its layer, as in TensorFlow's tutorial on time series."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = layers.LSTMCell(4)
+        self.warming_up = layers.RNN(self.cell, return_state=True)
+        self.last = layers.Dense(3)
+
+    def call(self, inputs, training=None):
+        hidden, *states = self.warming_up(inputs)
+        for _ in range(2):
+            hidden, states = self.cell(self.last(hidden), states, training=training)
+        return keras.ops.sum(self.last(hidden), axis=1, keepdims=True)
+
+
+def goes_on_with_the_cell():
+    model = FeedBack()
+    model(numpy.zeros((1, 3, 3), "float32"))
+    model.compile("adam", "mse")
+    return model
+
+
+class OwnLoop(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.cell = layers.LSTMCell(4)
+
+    def call(self, inputs):
+        states = [inputs[:, 0, :1] * keras.ops.zeros((1, 4))] * 2
+        for step in range(inputs.shape[1]):
+            hidden, states = self.cell(inputs[:, step], states)
+        return hidden
+
+
+def own_loop():
+    return sequential(OwnLoop())
+
+
+class Bounded(layers.Wrapper):
+    """Divides the weights of a layer when it is called, as Keras's SpectralNormalization does."""
+
+    def call(self, inputs, training=False):
+        if training:
+            kernel = self.layer.kernel
+            kernel.assign(kernel / keras.ops.maximum(1.0, keras.ops.norm(kernel)))
+        return self.layer(inputs)
+
+
+def sets_its_weights():
+    return sequential(layers.LSTM(4), Bounded(layers.Dense(4)))
+
+
+class Unseeded(keras.initializers.Initializer):
+    def __call__(self, shape, dtype=None):
+        drawn = numpy.random.default_rng().normal(0, 0.1, shape)
+        return keras.ops.convert_to_tensor(drawn.astype("float32"))
+
+
+def without_a_seed():
+    return sequential(layers.LSTM(4, kernel_initializer=Unseeded()))
+
+
+class Measured(keras.Model):
+    """Its loss needs the tensors that `fit` gives it."""
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return keras.ops.mean((y_pred - y) ** 2)
+
+
+def own_loss():
+    inputs = layers.Input((3, 3))
+    model = Measured(inputs, layers.Dense(1)(layers.LSTM(4)(inputs)))
+    model.compile("adam")
+    return model
+
+
+class NumpyNoise(layers.Layer):
+    """Draws its noise when the step is made, once and for all."""
+
+    def call(self, inputs):
+        return inputs + numpy.random.normal(size=inputs.shape[-1:]).astype("float32")
+
+
+def noise_of_numpy():
+    return sequential(layers.LSTM(4), NumpyNoise())
+
+
+class Scaled(layers.LSTMCell):
+    """Its recurrent weights have unit columns, as with weight normalization."""
+
+    def build(self, shape):
+        super().build(shape)
+        self.scale = self.add_weight(shape=(4 * self.units,), initializer="ones", name="scale")
+
+    @property
+    def recurrent_kernel(self):
+        if not hasattr(self, "scale"):
+            return self.direction
+        return self.scale * self.direction / keras.ops.norm(self.direction, axis=0)
+
+    @recurrent_kernel.setter
+    def recurrent_kernel(self, variable):
+        self.direction = variable
+
+
+def computed_weights():
+    return sequential(layers.RNN(Scaled(4)))
+
+
+class Around(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.LSTMCell(4)
+        self.state_size = self.inner.state_size
+
+    def build(self, shape):
+        self.inner.build(shape)
+        self.built = True
+
+    def call(self, inputs, states):
+        return self.inner(inputs, states)
+
+
+def loop_around_an_own_cell():
+    return sequential(layers.RNN(Around()))
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
@@ -399,4 +532,7 @@ EQUAL = (
     one_cell_in_two_loops,
     never_called,
     stack_of_cells,
+    goes_on_with_the_cell,
+    sets_its_weights,
+    computed_weights,
 )
