@@ -106,7 +106,7 @@ class Session(KerasSession):
     def own_optimizer(self):
         """In place of one that the model has named, a new one with its present settings: its
         variables belong to the first training of the graph."""
-        compiled = self._watched.compile_arguments(self.model) or {}
+        compiled = self._watched.compiled(self.model)[0] or {}
         if not isinstance(compiled.get("optimizer"), str):
             return None
         optimizer = self.model.optimizer
