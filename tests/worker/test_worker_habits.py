@@ -510,6 +510,10 @@ FILES = [
         {"before": THREADS},
         "line 4: Intra op parallelism cannot be modified after initialization: the device in the ",
     ),
+    (
+        {"before": "keras.backend.clear_session()", "precision": "mixed_bfloat16"},
+        "line 4: it sets policy to float32, and this run has mixed_bfloat16: precision in the ",
+    ),
     ({"before": GRAPH}, "line 4: it sets eager execution to False, and this run has True: "),
 ]
 
@@ -522,7 +526,9 @@ def test_a_file_is_run_as_a_program_and_refused_for_what_the_grid_decides(
     for number, (changes, _) in enumerate(FILES):
         file = folder / f"program_{number}.py"
         file.write_text(FILE.format(**usual | changes))
-        jobs.append(job_of("build", folder, file, ("keras",)))
+        job = job_of("build", folder, file, ("keras",))
+        job["config"]["precision"] = changes.get("precision", "float32")
+        jobs.append(job)
     made = answer_of("current", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
     for (changes, said), certificate in zip(FILES, made, strict=True):
         result = certificate["implementations"]["keras"]

@@ -2,15 +2,19 @@
 are refused where they differ, with their line, never overridden in silence."""
 
 import os
+import re
 import sys
 
 from rnnworker.arguments import Refusal
 
-# Setting → (the words by which its line is found, what decides it).
+# Setting → (a regular expression that finds its line, what decides it).
 DECIDED = {
     "backend": ("KERAS_BACKEND", "the build decides it: {} measures that"),
     "floatx": ("floatx", "precision in the grid decides it: no build computes in {}"),
-    "policy": ("policy", "precision in the grid decides it: write precision={}"),
+    "policy": (
+        r"policy\(|clear_session\(",
+        "precision in the grid decides it: write precision={}, or remove the line",
+    ),
     "threads": ("threads", "the device decides it: write device.threads={}"),
     "eager execution": ("disable_", "each build decides it"),
     "eager functions": ("run_functions_eagerly", "each build compiles its functions"),
@@ -81,7 +85,8 @@ def check(session):
 
 
 def line_with(words, function):
-    """``FILE, line N`` of the first line with `words` in the model's file; else the function."""
+    """``FILE, line N`` of the first line in the model's file with `words`, a regular expression;
+    else the function."""
     module = function.rpartition(":")[0]
     if module.endswith(".py"):
         path = module
@@ -90,6 +95,6 @@ def line_with(words, function):
     if path:
         with open(path, encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
-                if words in line and not line.lstrip().startswith("#"):
+                if re.search(words, line) and not line.lstrip().startswith("#"):
                     return "{}, line {}".format(path, number)
     return function

@@ -73,7 +73,7 @@ def check_strategy(session):
     wanted = session.tensorflow.distribute.get_strategy()
     if type(strategy) is not type(wanted):
         fault = "{}: build makes its model for {}: the device in the grid decides about replicas"
-        place = file_settings.line_with("scope()", session.function)
+        place = file_settings.line_with(r"scope\(\)", session.function)
         raise Refusal(fault.format(place, type(strategy).__name__))
 
 
