@@ -404,3 +404,8 @@ def test_runs_with_wrong_gradients_are_not_clean():
     table = accuracy(measured(marked)).set_index("rnn")
     assert table["not_learning"].to_dict() == {"keras": False, "block": True}
     assert table.loc["block", "suspect"] == table.loc["block", "runs"]
+    entries = wrong["implementations"]
+    entries["block op=B"] = entries.pop("block")
+    options = [make_record(rnn="block", overrides={"rnn.op": op}) for op in ("A", "B")]
+    marked = judging(wrong).mark_wrong_gradients(options)
+    assert [each.verdict.status for each in marked] == ["clean", "suspect"]
