@@ -83,14 +83,23 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         group.end()
 
 
+def turn(process: Process) -> None:
+    """A turn of the first case, which its outcome has then."""
+    process.turn(number=0, cycle=0, case=0, batch=1)
+
+
 def test_each_runtime_is_a_process_that_answers_as_long_as_the_others(start: Start) -> None:
     processes = start("pass", "print(os.getpid())")
     for process in processes:
         said = process.read(Said)
         assert [fact.difference for fact in said.differences] == [0.0, 0.0]
         assert said.code == "serve(1)" and (said.load_seconds or 0) > 0
-    for turn in (processes[1].turn(0, 1), processes[1].turn(0, 1), processes[0].turn(0, 1)):
-        assert 0.01e9 <= sum(turn.calls) < 1e9 and turn.peak > 1e7
+    for process in (processes[1], processes[1], processes[0]):
+        turn(process)
+    for process, count in zip(processes, (1, 2), strict=True):
+        assert [1] * count == [each.batch for each in process.outcome.turns]
+        assert all(0.01 <= sum(each.calls) < 1 for each in process.outcome.turns)
+        assert process.outcome.peak_bytes > 1e7
 
 
 def test_a_crash_and_a_silence_leave_the_others_alone(start: Start, tmp_path: Path) -> None:
@@ -106,7 +115,8 @@ def test_a_crash_and_a_silence_leave_the_others_alone(start: Start, tmp_path: Pa
         "the process of own2 has not answered for 2.0 s",
     ]
     assert len(right.read(Said).differences) == 2
-    assert right.turn(0, 1).calls
+    turn(right)
+    assert right.outcome.turns[0].calls
 
 
 def test_a_turn_without_a_lead_has_timed_calls_only(
@@ -116,9 +126,9 @@ def test_a_turn_without_a_lead_has_timed_calls_only(
     count = f"open({str(tmp_path / 'count')!r}, 'a').write('x'); time.sleep(0.02)"
     (process,) = start(count)
     process.read(Said)
-    process.turn(0, 1)
+    turn(process)
     monkeypatch.setattr(measure, "LEAD", 0.0)
-    process.turn(0, 1)
+    turn(process)
     assert (tmp_path / "count").read_text() == "x" * 5
 
 
@@ -128,7 +138,7 @@ def test_a_runtime_ends_with_the_process_that_forked_it(start: Start) -> None:
     process.group.end()
     assert process.forked is not None and process.forked.wait(10) is not None
     with pytest.raises(RunError, match="ended"):
-        process.turn(0, 1)
+        turn(process)
 
 
 def test_a_runtime_that_has_ended_starts_again_as_another_process(start: Start) -> None:

@@ -343,14 +343,7 @@ def _grid_point(
     source_of = functools.partial(nearest, located, default=where)
     written = {key: setting.written for key, setting in combination.items()}
     check_config(config, source_of, written)
-    for cell in config["rnn"].get("cells") or ():
-        if cell not in library.cells:
-            raise ConfigError(
-                f"rnn.cells has the unknown name {cell!r}.",
-                where=source_of("rnn.cells"),
-                remedy=f"{suggestion(cell, library.cells)}the names are "
-                f"{', '.join(library.cells)}.",
-            )
+    _check_cells(config["rnn"].get("cells"), library.cells, source_of("rnn.cells"))
     check_model(config, source_of)
     check_own_code(config, source_of)
 
@@ -380,6 +373,17 @@ def _grid_point(
         files=files,
         **numbers,
     )
+
+
+def _check_cells(cells: Sequence[str] | None, known: Sequence[str], where: str) -> None:
+    """Raises a `ConfigError` if an rnn choice supports a cell that is not among the `known`."""
+    for cell in cells or ():
+        if cell not in known:
+            raise ConfigError(
+                f"rnn.cells has the unknown name {cell!r}.",
+                where=where,
+                remedy=f"{suggestion(cell, known)}the names are {', '.join(known)}.",
+            )
 
 
 def _configured(
