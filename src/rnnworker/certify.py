@@ -180,7 +180,7 @@ def compare_pairs(trials: Mapping[str, "Trial"], tolerance: Tolerance) -> List[J
             comparison = _differences(trials[a], trials[b], tolerance)
             comparison["why"] = None
         except Refusal as error:
-            comparison = dict.fromkeys(ERRORS, None)
+            comparison = dict.fromkeys(ERRORS)
             comparison["why"] = user_functions.one_line(error)
         except Exception as error:  # the other pairs are still to be compared
             traceback.print_exc()
@@ -605,10 +605,11 @@ def applied(trial: Trial, tolerance: Tolerance) -> Json:
         with trial.session.without_randomness():
             found = differences_of(trial.session, batches)
             off = [value for value in found if not value <= tolerance["gradients"]]
-            first = next(first_batches(trial.session.arrays, trial.config, 1))
-            if off and draws_anew(trial.session, first, tolerance["gradients"]):
-                result["why"] = OWN_DRAWS
-                return result
+            if off:
+                (first,) = first_batches(trial.session.arrays, trial.config, 1)
+                if draws_anew(trial.session, first, tolerance["gradients"]):
+                    result["why"] = OWN_DRAWS
+                    return result
         worst = max(found)
         if numpy.isfinite(worst):
             result["worst"] = worst

@@ -38,7 +38,7 @@ def arrays(
     name_of_prepare = model["data"]["prepare"]
     prepare = user_functions.function(name_of_prepare)
     given = source(path, pinned_md5)
-    with user_functions.as_program(name_of_prepare):
+    with user_functions.as_program(name_of_prepare.rpartition(":")[0]):
         prepared = prepare(given, model_keys.recorded(config, "prepare"))
     _check(prepared, name_of_prepare)
     found: Dict[str, Tree] = {}

@@ -2,11 +2,10 @@
 
 ``python path/to/rnnworker --import JOB.json DESCRIPTOR`` calls the ``preload`` of the job's
 framework, or that of `serving.answering` for a job with ``imports``. It imports modules but runs no
-op. Then it sends ``ready`` on the socket DESCRIPTOR. For
-each message on it (a job file, with the descriptors of the worker's exit code, input, log and
-events, and those that it inherits), it forks a process that does the job as a freshly started one
-would. It ends when its owner closes the socket. The supervisor's side is
-`rnnworker.forked_workers`.
+op. Then it sends ``ready`` on the socket DESCRIPTOR. For each message on it (a job file, with the
+descriptors of the worker's exit code, input, log and events, and those that it inherits), it forks
+a process that does the job as a freshly started one would. It ends when its owner closes the
+socket. The supervisor's side is `rnnworker.forked_workers`.
 """
 
 import contextlib
@@ -42,7 +41,7 @@ def main(job_file: str, descriptor: str) -> int:
         # By name, so that it does not count towards the digest of a run.
         answering = importlib.import_module("rnnworker.serving.answering")
         execute = answering.main
-        begin = time.monotonic()
+        begin = time.monotonic()  # of what the runtime needs, without this project's modules
         answering.preload(job["imports"])
     else:
         config = job["config"]

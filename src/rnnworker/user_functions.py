@@ -86,13 +86,14 @@ def from_file(path: str, prefix: str = USER_MODULE_PREFIX) -> ModuleType:
 
 
 @contextlib.contextmanager
-def as_program(reference: str) -> Iterator[None]:
-    """Lets the code of ``FILE`` or ``FILE:FUNCTION`` find in the block what ``python FILE`` would
-    give it: no arguments on the command line. Raises `Refusal` if it ends the program, or sets what
-    a framework lets a program set at its start only."""
+def as_program(program: str) -> Iterator[None]:
+    """Lets the code of a file find in the block what ``python FILE`` would give it: no arguments on
+    the command line. Raises `Refusal` if it ends the program, or sets what a framework lets a
+    program set at its start only.
+
+    `program`: the file, or the module."""
     before = sys.argv
-    file, _, name = reference.rpartition(":")
-    sys.argv = [file or name]
+    sys.argv = [program]
     try:
         yield
     except SystemExit as error:

@@ -156,7 +156,7 @@ class KerasSession(KerasWeights, KerasTraining):
         watching = self._watched.watching()
         making = self.making_layers()
         with watching, making, draws.by_numpy(), keras_checks.refusals(self.place):
-            with user_functions.as_program(self.function):
+            with user_functions.as_program(self.function.rpartition(":")[0]):
                 self.model = self.make_model(user_functions.function(self.function))
             keras_checks.check_kind(self)
             keras_checks.check_strategy(self)
@@ -324,8 +324,7 @@ class KerasSession(KerasWeights, KerasTraining):
             fault = (
                 "{} needs {}: give it a default; rnnbench gives only keras, recurrent and config"
             )
-            name = self.config["model"]["function"]
-            raise Refusal(fault.format(name, " and ".join(needed)))
+            raise Refusal(fault.format(self.function, " and ".join(needed)))
         shorter = {0: (), 1: ("keras",), 2: ("keras", "config")}
         positional = [known[name] for name in shorter.get(number, known)]
         named = {name: known[name] for name in optional if name in known}
