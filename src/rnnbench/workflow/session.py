@@ -248,7 +248,7 @@ def summarize(job: Job) -> tuple[list[str], int]:
     failures = _failures(job, "rounds" if job.is_local else "round", names)
     failures += _failures(job, "predict", _not_predicted(job))
     lines += _shortened(failures, "failures")
-    # With ``--until certify`` no run was asked for.
+    # With ``--until`` no run may have been asked for.
     if missing and (failures or len(missing) < len(runs)):
         some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(
