@@ -8,8 +8,6 @@ what the other has begun. The processes from which workers are forked live as lo
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,8 +24,8 @@ from rnnbench.records.rounds import round_file
 from rnnbench.records.store import Place, timing_lock, write_json
 from rnnbench.running import host_check
 from rnnbench.sources.certificates import is_made
+from rnnbench.tracking.store import say_if_unusable
 
-STANDARD_ERROR = 2  # `sys.stderr` of a notebook is no file
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -58,9 +56,9 @@ def measure_here(
             _provide(plan, root)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
+            say_if_unusable(root)
             with Loop(place) as loop:
-                with _store_made(place):
-                    loop.certify(certificates)
+                loop.certify(certificates)
                 check()
                 if rounds:
                     loop.measure(rounds)
@@ -79,24 +77,6 @@ def _provide(plan: Plan, root: Path) -> None:
     for path, name in plan.datasets.items():
         if not (root / path).exists():
             provide(read_dataset(name, root), root)
-
-
-@contextmanager
-def _store_made(place: Place) -> Iterator[None]:
-    """Makes MLflow's store in another process, which has ended at the end of the block: it would
-    disturb what is timed."""
-    file = place.results / place.site / "store.json"
-    if file.exists():
-        yield
-        return
-    command = [sys.executable, "-m", "rnnbench", "track", "--init", "--output", str(file)]
-    making = subprocess.Popen(command, cwd=place.root, stdout=STANDARD_ERROR)
-    try:
-        yield
-        making.wait()
-    finally:
-        making.kill()
-        making.wait()
 
 
 def _log_to_mlflow(plan: Plan, place: Place) -> None:

@@ -268,7 +268,6 @@ class Job:
     - `experiment`, `site`: their names.
     - `folder`: of what the experiment leaves at this site; `logs`: of the logs of its jobs.
     - `report_folder`, `report`, `figures`: of the report; its page; its figures.
-    - `store`: the file that says that the MLflow store exists.
     - `first_priority`: above the priority of any round.
     - `round`, `batch`, `certificate`, `prediction`: the functions of the rules that make them.
     """
@@ -285,7 +284,6 @@ class Job:
 
         # Files and folders.
         self.folder = f"{self.results}/{self.site}/{self.experiment}"
-        self.store = f"{self.results}/{self.site}/store.json"
         self.report_folder = f"reports/{self.experiment}"
         self.report = f"{self.report_folder}/{report_files.PAGE}"
         self.figures = f"{self.report_folder}/{report_files.FIGURES}"

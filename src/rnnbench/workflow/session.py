@@ -21,6 +21,7 @@ from rnnbench.planning.plan import write_plan
 from rnnbench.records.rounds import results_in
 from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
+from rnnbench.tracking.store import say_if_unusable
 from rnnbench.workflow import signal_handling
 from rnnbench.workflow.job import Job, made_again
 
@@ -50,6 +51,7 @@ class Session:
             signal_handling.install(self._interrupted, local)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
+            say_if_unusable(self.job.root)
         except OSError as error:
             fault = RunError(
                 f"cannot be written: {error}.",
