@@ -42,8 +42,8 @@ def main() -> int:
         options.runs, options.epochs = 1, [10]
     print(where.heading())
     print(
-        "| runs | s per run | workflow, s | workers, s | ratio | store | tracking | report "
-        "| controllers | Snakemake | controller CPU while timed | RSS, MiB |\n" + "|--:" * 12 + "|"
+        "| runs | s per run | workflow, s | workers, s | ratio | tracking | report "
+        "| controllers | Snakemake | controller CPU while timed | RSS, MiB |\n" + "|--:" * 11 + "|"
     )
     for epochs in options.epochs:
         cells = measure(options.runs, epochs, options.epoch_seconds)
@@ -62,7 +62,7 @@ def measure(runs: int, epochs: int, seconds: float) -> list[str]:
     timed = sum(p.seconds for r in records for p in r.phases if p.timed)
     share = cpu_while_timed(samples, records) / timed
     resident = max(sample[3] for sample in samples) / 2**20
-    parts = [spent["store"], spent["track"], spent["report"], spent["rounds"] - workers]
+    parts = [spent["track"], spent["report"], spent["rounds"] - workers]
     left = wall - sum(spent.values())
     return [
         f"{len(records)}",
@@ -84,8 +84,7 @@ def write_grid(project: Project, runs: int, epochs: int, seconds: float) -> None
 
 def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]], Counter[str]]:
     """Wall seconds; samples of the controllers: (monotonic time, pid, CPU seconds, resident bytes);
-    and the seconds in each command of rnnbench, from the first to the last time that it was seen,
-    with a separate entry ``store``."""
+    and the seconds in each command of rnnbench, from when it was first seen to the last."""
     start = time.monotonic()
     with (project.folder / "out").open("wb") as out:
         project.environment["PYTHONUNBUFFERED"] = "1"
@@ -104,8 +103,7 @@ def run(project: Project) -> tuple[float, list[tuple[float, int, float, int]], C
                     resident = child.memory_info().rss
                     samples.append((time.monotonic(), child.pid, cpu.user + cpu.system, resident))
                 if command[1:3] == ["-m", "rnnbench"]:
-                    name = "store" if "--init" in command else command[3]
-                    seen.setdefault((child.pid, name), []).append(time.monotonic())
+                    seen.setdefault((child.pid, command[3]), []).append(time.monotonic())
         time.sleep(0.05)
     spent: Counter[str] = Counter()
     for (_, name), moments in seen.items():

@@ -147,7 +147,7 @@ def finish(project: Project) -> None:
     report = root / job.report_folder
     files = [report_files.PAGE, report_files.MARKDOWN]
     files += map(report_files.table_file, report_files.TABLES)
-    for path in [job.store, *job.tracked, *job.certificates, *(report / name for name in files)]:
+    for path in [*job.tracked, *job.certificates, *(report / name for name in files)]:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
     (root / job.figures).mkdir()

@@ -2,8 +2,9 @@
 build.
 
 Source: Keras 3, ``keras/src/initializers/random_initializers.py``. Orthogonal matrices come from a
-QR decomposition as in Keras, those of more than `MOST_BY_QR` rows from a random rotation, because
-the decomposition takes 100 CPU seconds at 4096 units.
+QR decomposition as in Keras, those of more than `MOST_BY_QR` rows from a random rotation: from 64
+units on, BLAS decomposes in threads, which wait for each other for 0.2 to 0.5 s while other workers
+start. At 4096 units the decomposition takes 100 CPU seconds.
 """
 
 import collections
@@ -26,7 +27,7 @@ SCALINGS = {
 }
 # Standard deviation of a normal distribution cut off at two standard deviations.
 TRUNCATED = 0.87962566103423978
-MOST_BY_QR = 512  # units; the decomposition of an LSTM's kernel takes a second
+MOST_BY_QR = 32  # with fewer, the values of a rotation are not nearly normal
 ROTATED_ROWS = 64  # at a time, to bound memory
 
 

@@ -123,6 +123,6 @@ def test_a_record_that_cannot_be_logged_is_named(tmp_path: Path, monkeypatch, ca
     monkeypatch.setattr(track, "log_records", lambda records, root: {})
     file = write_record(tmp_path / "results", make_record())
     file.write_text("{")
-    assert track.track(["--init", "--root", str(tmp_path)]) == 0
+    assert track.track(["--root", str(tmp_path)]) == 0
     assert track.track(["--all", "--root", str(tmp_path)]) == 1
     assert capsys.readouterr().err.count(f"{file}: cannot be read as JSON") == 1

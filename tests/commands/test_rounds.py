@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rnnbench.builds.launcher import lock_of
 from rnnbench.builds.pins import build_of
@@ -15,7 +16,7 @@ from rnnbench.commands import rounds, rules
 from rnnbench.datasets.pins import own_md5, pinned
 from rnnbench.errors import RecordError, RunError
 from rnnbench.planning.digests import worker_digest
-from rnnbench.records.plan_file import PlannedRound, digest_of_round
+from rnnbench.records.plan_file import PlannedCertificate, PlannedRound, digest_of_round
 from rnnbench.records.record import Run
 from rnnbench.records.rounds import Result, read_results, results_in
 from rnnbench.records.store import Place, read_record, record_files, write_json, write_record
@@ -121,6 +122,7 @@ def three_rounds(place: Place) -> list[Run]:
     place.folder.mkdir(parents=True, exist_ok=True)
     (place.folder / "plan.jsonl").write_bytes(b"".join(run.line() for run in runs))
     write_json(place.folder / "experiment.json", FACTS)
+    write_json(place.folder / "certificates.json", {})
     return runs
 
 
@@ -166,6 +168,43 @@ def test_a_batch_measures_its_rounds_in_order_and_only_what_is_missing(
     assert rounds.rounds(arguments) == 0
     assert measured == [*names, names[1]]
     assert "every run is already measured" in capsys.readouterr().err
+
+
+def test_a_batch_first_makes_the_certificates_that_its_runs_lack(
+    place: Place, measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the processes that its workers are forked from, so that a framework is imported once."""
+    certified = []
+    monkeypatch.setattr(rounds.Importers, "end", lambda importers: certified.append(importers))
+    monkeypatch.setattr(rounds, "make_planned_certificate", lambda *each: certified.append(each))
+    runs = [replace(run, certificate=f"key{run.repeat}") for run in three_rounds(place)]
+    (place.folder / "plan.jsonl").write_bytes(b"".join(run.line() for run in runs))
+    digests = {"key0": "kept", "key1": "new", "key2": "new", "of another batch": "new"}
+    plans = {key: planned_certificate(key, digest) for key, digest in digests.items()}
+    write_json(place.folder / "certificates.json", plans)
+    for key, digest in (("key0", "kept"), ("key1", "old")):
+        write_json(place.folder / f"certificates/{key}.json", {"digest": digest})
+
+    assert rounds.rounds(batch_of(place, runs)) == 0
+    *made, importers = certified
+    assert [(each, where.folder, own) for each, where, own in made] == [
+        (plans["key1"], place.folder, importers),
+        (plans["key2"], place.folder, importers),
+    ]
+    assert measured == [run.name for run in runs]
+
+
+def planned_certificate(key: str, digest: str) -> PlannedCertificate:
+    return PlannedCertificate(
+        key=key,
+        digest=digest,
+        identity={},
+        choices={},
+        overrides={},
+        config={},
+        implementations=(),
+        devices=(),
+    )
 
 
 def test_the_error_of_a_round_is_said_and_the_others_are_measured(

@@ -63,7 +63,7 @@ def without_locks(project: Project) -> Project:
     "the file system has no locks", "one line; nothing is measured", "use one with flock"
 )
 def test_a_file_system_without_locks(without_locks: Project) -> None:
-    commands = (["dataset", "digits"], ["import", "x.tar.gz"], ["track", "--init"])
+    commands = (["dataset", "digits"], ["import", "x.tar.gz"], ["track"])
     results = [without_locks.rnnbench(*command) for command in commands]
     results.append(without_locks.snakemake(experiment="small"))
     for result in results:

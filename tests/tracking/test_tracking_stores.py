@@ -21,7 +21,7 @@ from rnnbench.errors import TrackingError
 from rnnbench.records.rounds import Result
 from rnnbench.records.store import why_not_tracked, write_json
 from rnnbench.tracking.mapping import COMPLETE
-from rnnbench.tracking.store import connected, ensure_store, has_tables
+from rnnbench.tracking.store import connected, ensure_store, has_tables, say_if_unusable
 from rnnbench.tracking.track import (
     REPORTS,
     SPEEDUP,
@@ -152,17 +152,21 @@ def track_here(capfd):
     return run
 
 
-def test_an_unreachable_server_is_one_line_without_its_password(tmp_path, track_here, monkeypatch):
+def test_an_unreachable_server_is_one_line_without_its_password(
+    tmp_path, track_here, monkeypatch, capfd
+):
     record, _ = write_run(tmp_path, make_record())
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:topsecret@127.0.0.1:{free_port()}")
-    begin, output = time.monotonic(), tmp_path / "store.json"
+    begin, output = time.monotonic(), tmp_path / "tracked.json"
     code, error = track_here("--root", tmp_path, round_of(tmp_path, record))
     assert code == 1 and time.monotonic() - begin < 60
     assert len(error.splitlines()) == 1 and "127.0.0.1" in error and "Fix:" in error
     assert "topsecret" not in error and "me:" not in error
-    code, error = track_here("--root", tmp_path, "--init", "--output", output)
-    assert code == 0 and output.exists(), "it does not prevent runs"
+    code, error = track_here("--root", tmp_path, "--output", output)
+    assert code == 0 and output.exists(), "a workflow goes on"
     assert "cannot be reached" in error
+    say_if_unusable(tmp_path)
+    assert capfd.readouterr().err == error, "the same before anything is measured"
 
 
 def test_a_server_that_dies_is_reported_without_its_password(tmp_path, monkeypatch):
@@ -179,7 +183,9 @@ def test_a_server_that_dies_is_reported_without_its_password(tmp_path, monkeypat
     "move it away, then run `rnnbench track --all`",
 )
 @pytest.mark.parametrize("damage", ["truncated", "text", "overwritten", "another program's"])
-def test_a_corrupt_database_is_an_error_with_the_way_to_log_again(project, track_here, damage):
+def test_a_corrupt_database_is_an_error_with_the_way_to_log_again(
+    project, track_here, damage, capfd
+):
     new = make_record(seed=2)
     write_run(project, new)
     database, output = project / "mlflow.db", project / "tracked.json"
@@ -201,6 +207,8 @@ def test_a_corrupt_database_is_an_error_with_the_way_to_log_again(project, track
     assert code == 0 and len(error.splitlines()) == 1, "it does not prevent runs"
     assert f"{database}: the MLflow store is damaged (" in error and "move it away" in error
     assert why_not_tracked(output) and database.read_bytes() == content
+    say_if_unusable(project)
+    assert capfd.readouterr().err == error, "the same before anything is measured"
 
     database.rename(project / "away")
     assert track_here("--root", project, "--all")[0] == 0
@@ -220,6 +228,11 @@ def test_an_experiment_that_was_deleted_in_mlflow_is_named_by_run_and_report(pro
     with pytest.raises(TrackingError) as caught:
         publish(project, "quick", "text", [], {}, project)
     assert said in str(caught.value)
+
+
+def test_what_looks_at_a_store_before_measuring_creates_nothing(tmp_path, capfd):
+    say_if_unusable(tmp_path)
+    assert not list(tmp_path.iterdir()) and capfd.readouterr().err == ""
 
 
 def test_an_empty_database_is_created_anew_and_a_folder_in_its_place_is_an_error(tmp_path):

@@ -56,6 +56,16 @@ def test_a_large_recurrent_kernel_is_cheap_and_as_random_as_a_small_one(monkeypa
     assert abs(numpy.corrcoef(values[:64, 1030:2060], values[:64, :1030])[:64, 64:]).max() < 0.2
 
 
+def test_the_smallest_kernels_from_a_rotation_are_nearly_normal(monkeypatch) -> None:
+    monkeypatch.setattr(numpy.linalg, "qr", None)
+    units = initializers.MOST_BY_QR + 1
+    kernels = [drawn("Orthogonal", (units, 4 * units), seed=seed) for seed in range(50)]
+    values = abs(numpy.stack(kernels)) * numpy.sqrt(4 * units)
+    within = [(values < deviations).mean() for deviations in (0.5, 1, 2, 3)]
+    assert within == pytest.approx([0.383, 0.683, 0.954, 0.997], abs=0.005)
+    assert len(numpy.unique(values.round(5))) > 10_000
+
+
 @pytest.mark.parametrize(
     ("initializer", "shape", "limit"),
     [

@@ -7,13 +7,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from rnnbench import cli
 from rnnbench.errors import ConfigError
 from rnnbench.planning import planner
 from rnnbench.planning.plan import write_plan
 from rnnbench.planning.planner import NothingToRun
-from rnnbench.workflow.job import Job, load
+from rnnbench.records.rounds import NotNeeded, Result, write_results
+from rnnbench.records.store import write_json
+from rnnbench.workflow.job import Job, damaged, load
 from rnnbench.workflow.session import NO_USABLE_RUN, Session, check_slurm, summarize
 from tests.conftest import ROOT
 
@@ -34,6 +37,34 @@ def test_overrides_and_conf_are_a_text_or_a_list() -> None:
     for key in ("overrides", "conf"):
         with pytest.raises(ConfigError, match=rf"--config[: ]+{key}: is 3.*a list of texts"):
             load({"experiment": "small", "conf": OWN} | {key: 3}, ROOT)
+
+
+def test_a_batch_that_lacks_a_certificate_as_it_is_planned_is_made_again(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = load({"experiment": "quick"}, folder)
+    (batch,) = job.plan.batches.values()
+    (key,) = job.plan.certificates
+    assert (job.certificates, batch.certificates) == ([], [key])
+    assert damaged(job) == [], "nothing was measured"
+
+    rule = to_builtins(job.plan.experiment.repeats)
+    why = NotNeeded(spent=1.0, budget=1.0)
+    for each in batch.rounds:
+        results = {
+            run.name: Result(record=None, digest=run.digest, not_needed=why, repeats=rule)
+            for run in each.runs
+        }
+        write_results(folder / job.round_file(each.name), results)
+    write_results(folder / job.batch_file("0"), results)
+    file = f"{job.folder}/certificates/{key}.json"
+    assert damaged(job) == [job.batch_file("0")], "it has no certificate"
+    for content in ({"digest": "of other code"}, {}, [], None):
+        write_json(folder / file, content)
+        assert damaged(job) == [job.batch_file("0")]
+    write_json(folder / file, {"digest": job.plan.certificates[key].digest})
+    assert damaged(job) == []
+    assert Job(job.plan, folder, is_local=False).certificates == [file], "on a cluster"
 
 
 def test_a_file_of_another_experiment_says_how_to_request_it(job: Job) -> None:

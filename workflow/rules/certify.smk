@@ -1,5 +1,5 @@
 # Requires: the plan, the model's dataset, the build's environment.
-# Makes: certificates/MODEL-CELL-BUILD-DIGEST12.json.
+# Makes: certificates/MODEL-CELL-BUILD-DIGEST12.json. On this machine, a batch of rounds makes its own (round.smk).
 
 
 rule certify:

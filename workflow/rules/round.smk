@@ -1,8 +1,9 @@
 # Requires: the plan, the runs' datasets, their builds' environments.
-# Makes: the runs' records, and for each round a file that names them.
+# Makes: the runs' records, and for each round a file that names them; on this machine their certificates, too.
 
 
-# On this machine, one job measures a batch of rounds, one after the other.
+# On this machine, one job makes the certificates of a batch of rounds, and measures them one after the other: frameworks
+# are imported once for both.
 rule rounds:
     input:
         # Not ancient(): if such an input is made again, Snakemake skips rounds that are out of date

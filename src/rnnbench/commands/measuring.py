@@ -8,8 +8,6 @@ what the other has begun. The processes from which workers are forked live as lo
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,16 +16,16 @@ from rnnbench import locks
 from rnnbench.builds.environments import make
 from rnnbench.builds.pins import ENVIRONMENTS
 from rnnbench.commands.rounds import Loop, unfinished_rounds
-from rnnbench.commands.rules import make_planned_certificate
 from rnnbench.commands.track import track
 from rnnbench.datasets.provide import provide, read_dataset
-from rnnbench.errors import RecordError, say
+from rnnbench.errors import say
 from rnnbench.planning.plan import Plan, write_plan
 from rnnbench.records.rounds import round_file
-from rnnbench.records.store import Place, read_json, timing_lock, write_json
+from rnnbench.records.store import Place, timing_lock, write_json
 from rnnbench.running import host_check
+from rnnbench.sources.certificates import is_made
+from rnnbench.tracking.store import say_if_unusable
 
-STANDARD_ERROR = 2  # `sys.stderr` of a notebook is no file
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -51,30 +49,23 @@ def measure_here(
     with locks.exclusive(results, "rnnbench compare"), _interrupted_by(ENDING):
         write_plan(plan, results)
         rounds = unfinished_rounds(plan.rounds.values(), place, plan.experiment.repeats)
-        keys = [key for key in plan.certificates if not _is_made(plan, key, place)]
-        if rounds or keys:
+        certificates = [
+            each for each in plan.certificates.values() if not is_made(each, place.folder)
+        ]
+        if rounds or certificates:
             _provide(plan, root)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
+            say_if_unusable(root)
             with Loop(place) as loop:
-                with _store_made(place):
-                    for key in keys:
-                        make_planned_certificate(plan.certificates[key], place, loop.importers)
+                loop.certify(certificates)
                 check()
                 if rounds:
                     loop.measure(rounds)
         else:
             check()
         _log_to_mlflow(plan, place)
-    return bool(rounds or keys)
-
-
-def _is_made(plan: Plan, key: str, place: Place) -> bool:
-    """Whether there is a certificate as it is planned."""
-    with suppress(RecordError):
-        made = read_json(place.folder / "certificates" / f"{key}.json")
-        return bool(made["digest"] == plan.certificates[key].digest)
-    return False
+    return bool(rounds or certificates)
 
 
 def _provide(plan: Plan, root: Path) -> None:
@@ -86,24 +77,6 @@ def _provide(plan: Plan, root: Path) -> None:
     for path, name in plan.datasets.items():
         if not (root / path).exists():
             provide(read_dataset(name, root), root)
-
-
-@contextmanager
-def _store_made(place: Place) -> Iterator[None]:
-    """Makes MLflow's store in another process, which has ended at the end of the block: it would
-    disturb what is timed."""
-    file = place.results / place.site / "store.json"
-    if file.exists():
-        yield
-        return
-    command = [sys.executable, "-m", "rnnbench", "track", "--init", "--output", str(file)]
-    making = subprocess.Popen(command, cwd=place.root, stdout=STANDARD_ERROR)
-    try:
-        yield
-        making.wait()
-    finally:
-        making.kill()
-        making.wait()
 
 
 def _log_to_mlflow(plan: Plan, place: Place) -> None:

@@ -18,6 +18,7 @@ from rnnbench.commands.rules import (
     check_inputs,
     check_planned,
     end_with_snakemake,
+    make_planned_certificate,
     requested,
     watched,
 )
@@ -27,9 +28,11 @@ from rnnbench.planning.finished import FinishedRuns
 from rnnbench.planning.repeats import ratios_of, rounds_measured, why_not_needed
 from rnnbench.records.plan_file import (
     Batch,
+    PlannedCertificate,
     PlannedRound,
     Repeats,
     read_batches,
+    read_certificates,
     read_experiment,
     read_rounds,
 )
@@ -48,6 +51,7 @@ from rnnbench.records.store import Place
 from rnnbench.report.rounds import label_among, so_far, unneeded_text
 from rnnbench.running.progress import place_of, print_progress, progress_label, remaining
 from rnnbench.running.round import adoptable_records, measure, nothing_to_measure
+from rnnbench.sources.certificates import is_made
 from rnnworker.cohorts import reference_of
 from rnnworker.forked_workers import Importers
 from rnnworker.rounds import Share
@@ -67,14 +71,17 @@ def round(arguments: Sequence[str]) -> int:
 
 
 def rounds(arguments: Sequence[str]) -> int:
-    """Measure the rounds of a batch one after the other (Snakemake calls this)."""
+    """Make the certificates of a batch, and measure its rounds one after the other (Snakemake calls
+    this)."""
     end_with_snakemake()
     file, place, digest = requested(rounds, arguments, "measured")
     plan = place.folder / "plan.jsonl"
     batches = {str(number): names for number, names in enumerate(read_batches(plan))}
     batch = Batch(read_rounds(plan, batches.get(file.stem, [])))
     check_planned(batch.digest, digest, f"batch {file.stem}")
+    certificates = read_certificates(place.folder / "certificates.json")
     with Loop(place) as loop:
+        loop.certify([certificates[key] for key in batch.certificates if key in certificates])
         loop.measure(batch.rounds)
     results, _ = results_in(place.folder)
     write_results(file, {name: results[name] for name in batch.identity if name in results})
@@ -103,6 +110,13 @@ class Loop:
 
     def __exit__(self, *_: object) -> None:
         self.importers.end()
+
+    def certify(self, planned: Iterable[PlannedCertificate]) -> None:
+        """Makes those certificates that the experiment does not have as they are `planned`. Raises
+        as `make_planned_certificate`."""
+        for each in planned:
+            if not is_made(each, self._place.folder):
+                make_planned_certificate(each, self._place, self.importers)
 
     def measure(self, planned: Sequence[PlannedRound]) -> None:
         """Completes those rounds in which a run has no valid result as it is planned.

@@ -55,7 +55,6 @@ def track(arguments: Sequence[str]) -> int:
         "--root": ROOT,
         "--results": folder_option("results", "the results folder, relative to --root"),
         "--output": {"type": Path, "help": "a JSON file to write: run → MLflow run id"},
-        "--init": {"action": "store_true", "help": "only make sure that the store exists"},
         "--all": {"action": "store_true", "help": "log all records in the results folder"},
     }
     options = command_parser(track, declared).parse_args(arguments)
@@ -66,10 +65,7 @@ def track(arguments: Sequence[str]) -> int:
         if not options.output:
             raise
         say(error)  # a workflow goes on without MLflow
-        content = {}
-        if not options.init:
-            content[NOT_TRACKED] = str(error)
-        write_json(options.output, content)
+        write_json(options.output, {NOT_TRACKED: str(error)})
         return 0
 
 
@@ -144,7 +140,7 @@ def ui(arguments: Sequence[str]) -> int:
                 remedy=f"run `rnnbench ui --port {options.port + 1}`.",
             )
 
-    track(["--init"])
+    ensure_store(Path())
     links = addresses(Path())
     if is_server(uri):
         _show(redacted(uri, uri).rstrip("/"), links)

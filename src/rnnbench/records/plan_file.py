@@ -20,7 +20,7 @@ from rnnbench.records.overrides import Settings
 from rnnbench.records.record import Run
 from rnnbench.records.store import as_kind, read_json
 
-BATCH_RUNS = 24
+BATCH_RUNS = 48
 MOST_BATCHES = 100
 Number = Annotated[int, Meta(ge=2)]
 Limit = Annotated[float, Meta(gt=0, lt=1e12)]
@@ -54,6 +54,12 @@ class Batch(NamedTuple):
     """Rounds that one job measures on this machine, and that are logged to MLflow together."""
 
     rounds: Sequence[PlannedRound]
+
+    @property
+    def certificates(self) -> list[str]:
+        """The keys of the certificates of its runs."""
+        runs = [run for each in self.rounds for run in each.runs]
+        return list(dict.fromkeys(run.certificate for run in runs if run.certificate))
 
     @property
     def identity(self) -> dict[str, str]:

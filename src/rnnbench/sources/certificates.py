@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from rnnbench.errors import RecordError
 from rnnbench.records.bounds import Count
 from rnnbench.records.overrides import Settings
+from rnnbench.records.plan_file import PlannedCertificate
 from rnnbench.records.store import IMPORTED, as_kind, read_json, readable
 from rnnworker.precision import DEFAULT, NOISES, NOT_FINITE, TOLERANCE, allowed_apart
 
@@ -222,6 +223,15 @@ def read_certificates(
         paths += sorted(folder.glob("[!.]*.json"))
     certificates, faults = readable(paths, read)
     return tuple(certificates), faults
+
+
+def is_made(planned: PlannedCertificate, folder: Path) -> bool:
+    """Whether the `folder` of an experiment has a certificate as it is planned."""
+    try:
+        made = read_json(folder / "certificates" / f"{planned.key}.json")
+        return bool(made["digest"] == planned.digest)
+    except (RecordError, LookupError, TypeError):
+        return False
 
 
 def certificate_of(data: Any, where: str) -> Certificate:

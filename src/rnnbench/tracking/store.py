@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from rnnbench.errors import TrackingError
+from rnnbench.errors import TrackingError, say
 from rnnbench.locks import locked
 
 if TYPE_CHECKING:
@@ -170,6 +170,21 @@ def _translated(uri: str) -> Iterator[None]:
         ) from None
 
 
+def say_if_unusable(root: Path) -> None:
+    """Says before anything is measured that nothing can be logged, because the server does not
+    respond, or the file is corrupt or not a store of MLflow. Creates nothing."""
+    uri = tracking_uri(root)
+    database = database_file(uri)
+    try:
+        if is_server(uri):
+            check_server(uri)
+        if database is not None:
+            with _readable(database):
+                has_tables(database)
+    except TrackingError as error:
+        say(error)
+
+
 def ensure_store(root: Path) -> None:
     """Creates the store if it does not exist. Raises `TrackingError`, also for a file that is
     corrupt or not a database."""
@@ -179,12 +194,18 @@ def ensure_store(root: Path) -> None:
     database = database_file(uri)
     if database is None:
         return
+    with _readable(database), locked(database.with_name(f"{database.name}.lock")):
+        if not has_tables(database):
+            _create(database)
+        elif database == root.resolve() / database.name:
+            adopt_artifacts(database)
+
+
+@contextmanager
+def _readable(database: Path) -> Iterator[None]:
+    """Errors of the file system and of locks in the block become a `TrackingError`."""
     try:
-        with locked(database.with_name(f"{database.name}.lock")):
-            if not has_tables(database):
-                _create(database)
-            elif database == root.resolve() / database.name:
-                adopt_artifacts(database)
+        yield
     except (OSError, sqlite3.OperationalError) as error:
         raise TrackingError(
             f"the MLflow store cannot be created or read ({error}).",

@@ -35,6 +35,7 @@ from rnnbench.records.plan_file import Batch, PlannedCertificate, PlannedRound, 
 from rnnbench.records.predictions import prediction_file
 from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
+from rnnbench.sources.certificates import is_made
 from rnnbench.sources.published import read_published
 from rnnbench.tracking.store import redacted, tracking_uri
 
@@ -159,7 +160,8 @@ def has_lost_a_file(report: Path) -> bool:
 def damaged(job: Job) -> list[str]:
     """The files that finished jobs have made for rounds that lack the result of a run as it is
     planned, or have one that does not count: its record or a companion's is damaged or missing, or
-    it says "not needed" by an earlier value of `repeats`.
+    it says "not needed" by an earlier value of `repeats`. So are those of batches that lack a
+    certificate as it is planned.
 
     Prints what is damaged, and changes nothing: the loop over rounds sets damaged records aside and
     measures what is missing.
@@ -170,6 +172,14 @@ def damaged(job: Job) -> list[str]:
         say(fault)
 
     again: dict[str, None] = {}
+    if job.is_local:
+        planned = job.plan.certificates
+        lacking = {key for key in planned if not is_made(planned[key], job.root / job.folder)}
+        for number, batch in job.plan.batches.items():
+            file = job.batch_file(number)
+            if lacking.intersection(batch.certificates) and (job.root / file).exists():
+                again[file] = None
+
     for made, of_round in job.made:
         left = unfinished(
             of_round.runs,
@@ -258,7 +268,6 @@ class Job:
     - `experiment`, `site`: their names.
     - `folder`: of what the experiment leaves at this site; `logs`: of the logs of its jobs.
     - `report_folder`, `report`, `figures`: of the report; its page; its figures.
-    - `store`: the file that says that the MLflow store exists.
     - `first_priority`: above the priority of any round.
     - `round`, `batch`, `certificate`, `prediction`: the functions of the rules that make them.
     """
@@ -275,7 +284,6 @@ class Job:
 
         # Files and folders.
         self.folder = f"{self.results}/{self.site}/{self.experiment}"
-        self.store = f"{self.results}/{self.site}/store.json"
         self.report_folder = f"reports/{self.experiment}"
         self.report = f"{self.report_folder}/{report_files.PAGE}"
         self.figures = f"{self.report_folder}/{report_files.FIGURES}"
@@ -395,7 +403,10 @@ class Job:
 
     @property
     def certificates(self) -> list[str]:
-        """The files of all certificates."""
+        """The files of the certificates that have jobs of their own: those on a cluster. On this
+        machine the job that measures a batch of rounds makes them, see `rnnbench rounds`."""
+        if self.is_local:
+            return []
         return [f"{self.folder}/certificates/{key}.json" for key in self.plan.certificates]
 
     @property
@@ -436,7 +447,8 @@ class Job:
         rounds = self._batch(wildcards).rounds
         runs = sum(len(each.runs) for each in rounds)
         names = ", ".join(each.name for each in rounds)
-        return f"runs: {runs}, in the rounds {names}"
+        certificates = len(self._batch(wildcards).certificates)
+        return f"certificates: {certificates}, runs: {runs}, in the rounds {names}"
 
     def batch_priority(self, wildcards: Wildcards) -> int:
         """The priority of a batch."""

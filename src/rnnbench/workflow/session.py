@@ -21,6 +21,7 @@ from rnnbench.planning.plan import write_plan
 from rnnbench.records.rounds import results_in
 from rnnbench.records.store import read_record, why_not_tracked
 from rnnbench.running import host_check
+from rnnbench.tracking.store import say_if_unusable
 from rnnbench.workflow import signal_handling
 from rnnbench.workflow.job import Job, made_again
 
@@ -50,6 +51,7 @@ class Session:
             signal_handling.install(self._interrupted, local)
             for warning in host_check.warnings(host_check.read_host_facts()):
                 say(f"warning: {warning}.")
+            say_if_unusable(self.job.root)
         except OSError as error:
             fault = RunError(
                 f"cannot be written: {error}.",
@@ -248,7 +250,7 @@ def summarize(job: Job) -> tuple[list[str], int]:
     failures = _failures(job, "rounds" if job.is_local else "round", names)
     failures += _failures(job, "predict", _not_predicted(job))
     lines += _shortened(failures, "failures")
-    # With ``--until certify`` no run was asked for.
+    # With ``--until`` no run may have been asked for.
     if missing and (failures or len(missing) < len(runs)):
         some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         lines.append(
