@@ -130,13 +130,13 @@ def make_record(
         hardware={"machine": machine, "host": machine.partition("-")[0], **copy.deepcopy(HARDWARE)},
         phases=phases,
         epochs=timed,
-        measured={
+        facts={
             "peak_memory_bytes": 612_345_678,
             "parameters": 19_402,
             "flops_per_sample": 3 * FORWARD,
             "timesteps": 8,
             "weights_sha256": "a" * 64,
-            "threads": int(device.rpartition("_")[2]) if device.startswith("cpu_") else None,
+            "threads": {"asked": int(device.removeprefix("cpu_"))} if "cpu_" in device else None,
             "wall_seconds": wall,
             "closure": 0.001,
         },

@@ -80,7 +80,7 @@ def test_a_result_repeats_what_retries_ask_of_its_record(tmp_path: Path) -> None
     record = make_record(verdict="void")
     result = read_results(put(tmp_path, record))[record.name]
     assert result.digest == record.run.digest and result.verdict == "void"
-    assert result.wall_seconds == record.measured["wall_seconds"]
+    assert result.wall_seconds == record.measured.wall_seconds
 
 
 def test_a_result_without_a_record_is_valid_for_the_rule_that_it_names(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def quick() -> list[Record]:
                 started=BEGINNING + timedelta(seconds=9 * order),
             )
             kernel = {"op": "BlockLSTMV2" if rnn == "block" else "While", "calls": 1}
-            records.append(replace(record, measured={**record.measured, "kernel": kernel}))
+            records.append(replace(record, facts={**record.facts, "kernel": kernel}))
     return records
 
 
@@ -208,7 +208,7 @@ def six() -> list[Record]:
             )
             kernel = {"found": ["CudnnRNNV3"] if rnn == "cudnn" else ["while"], "expected": None}
             kernel["why_not_cudnn"] = ["the device is a CPU"] if cpu else []
-            records.append(replace(record, measured={**record.measured, "kernel": kernel}))
+            records.append(replace(record, facts={**record.facts, "kernel": kernel}))
     return records
 
 

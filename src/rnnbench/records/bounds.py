@@ -25,17 +25,6 @@ Section = Mapping[str, object]
 Kinds = Mapping[str, object]  # name → the type of the value
 
 
-class Kernel(msgspec.Struct):
-    found: list[str] | None = None
-    expected: list[str] | None = None
-    why_not_cudnn: list[str] | None = None
-
-
-class Card(msgspec.Struct):
-    name: str | None = None
-    further: list[Section] | None = None
-
-
 class Model(msgspec.Struct):
     batch: Positive | None = None
     optimizer: object = None
@@ -50,20 +39,6 @@ class Name(msgspec.Struct):
 
 
 # Values that tables or reports read. Others may have any type and are only shown.
-MEASURED: Kinds = {
-    "wall_seconds": Seconds,
-    "peak_memory_bytes": Count,
-    "parameters": Count,
-    "joules_per_sample": Amount,
-    "card_watts": Amount,
-    "kernel": Kernel | str | list[str],
-    "card": Card,
-    "reads_bytes": Count,
-    "flops_per_sample": Amount,
-    "timesteps": Positive,
-    "optimizer": Section,
-    "random_layers": list[str],
-}
 DETAILS: Kinds = {
     "load": dict[str, Number],
     "waited": Seconds,

@@ -13,6 +13,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
@@ -29,6 +30,7 @@ from rnnbench.records.bounds import (
     check_path_component,
     check_timestamp,
 )
+from rnnbench.records.measured import Measured, measured_of
 from rnnbench.records.overrides import Settings, last_component
 
 SCHEMA = 4
@@ -235,14 +237,12 @@ class RoundFacts(Part, frozen=True, kw_only=True):
         return len(self.members) > 1
 
 
-class Record(Part, frozen=True, kw_only=True):
+class Record(Part, frozen=True, kw_only=True, dict=True):
     """One run as it was measured. See ``docs/formats.md``, "Record".
 
     - `run`: as it was planned.
     - `environment`: facts about the build; `hardware`: facts about the machine.
-    - `measured`: facts read after the run: ``peak_memory_bytes``, ``weights_sha256``,
-      ``parameters``, ``threads``, ``wall_seconds`` (its share of its cohort's duration),
-      ``closure``, ….
+    - `facts`: all facts of its ``measured``, as in its file; `measured`: those that are read here.
     - `round`: in which it was measured.
     - `turns`: the turns of the training, as lists of equal length: ``turn`` and ``cycle`` of the
       round; ``start`` (monotonic), ``seconds`` and ``steps`` of the timed part; ``full`` (as long
@@ -263,7 +263,7 @@ class Record(Part, frozen=True, kw_only=True):
     hardware: Mapping[str, Any]
     phases: tuple[Phase, ...]
     epochs: tuple[Epoch, ...]
-    measured: Mapping[str, Any]
+    facts: Mapping[str, object] = msgspec.field(name="measured")
     verdict: Verdict
     round: RoundFacts
     turns: Mapping[str, list[Any]]
@@ -274,8 +274,12 @@ class Record(Part, frozen=True, kw_only=True):
             check_path_component(field, getattr(self, field))
         check_timestamp("started", self.started)
         check_timestamp("finished", self.finished)
-        bounds.check("measured", self.measured, bounds.MEASURED)
+        _ = self.measured  # refuses what does not fit
         bounds.check_turns(self.turns)
+
+    @cached_property
+    def measured(self) -> Measured:
+        return measured_of(self.facts)
 
     @property
     def name(self) -> str:

@@ -363,7 +363,7 @@ def random_note(records: Sequence[Record]) -> str:
     """
     layers = defaultdict(list)
     for record in records:
-        for name in record.measured.get("random_layers") or ():
+        for name in record.measured.random_layers:
             layers[record.run.choices["model"]].append(f"`{name}`")
     if not layers:
         return ""

@@ -164,7 +164,7 @@ def print_history(
     lines = []
     for number, own in enumerate(measurements, 1):
         versions = n.few(map(software, own), 2, "; ")
-        revisions = [str(record.measured.get("revision") or "")[:7] for record in own]
+        revisions = [record.measured.revision[:7] for record in own]
         code = n.few(filter(None, revisions), 2, ", ") or "not recorded"
         started = n.moment(min(record.started for record in own))
         runs = n.counted(sum(not record.is_companion for record in own), "run")

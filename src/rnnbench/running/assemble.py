@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from rnnbench.records import bounds
+from rnnbench.records.measured import FIELDS, measured_of
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, disturbed_cycles
 from rnnbench.running import verdict
 from rnnbench.running.card_use import card_use
@@ -89,7 +90,7 @@ def _record(
     events = outcome.events
     phases = phases_of(events)
     epochs = epochs_of(events)
-    measured = {
+    facts = {
         **facts_of(events, "measured"),
         "closure": verdict.closure(phases, epochs),
         "wall_seconds": outcome.seconds,
@@ -97,7 +98,8 @@ def _record(
         "asleep": asleep,
         **card_use(events, epochs),
     }
-    measured = bounds.fitting(measured, bounds.MEASURED)
+    facts = bounds.fitting(facts, FIELDS)
+    measured = measured_of(facts)
 
     hardware = {**trained.hardware, **facts_of(events, "hardware")}
     failure = verdict.failure_reason(outcome)
@@ -117,7 +119,7 @@ def _record(
         hardware=hardware,
         phases=phases,
         epochs=epochs,
-        measured=measured,
+        facts=facts,
         verdict=verdict.judge(
             phases,
             epochs,
@@ -285,18 +287,5 @@ def facts_of(events: Events, topic: str) -> dict[str, Any]:
     return facts
 
 
-class Threads(msgspec.Struct):
-    """`pinned_to`: the cores to which a worker was pinned."""
-
-    pinned_to: list[Any] = []
-
-
 # Facts that the verdict or the tables read. All other facts are recorded as reported.
-_FACTS = {
-    **bounds.MEASURED,
-    "kernel": bounds.Kernel,
-    "threads": Threads,
-    "framework_devices": list,
-    "framework_cards": list,
-    "gpus": list[dict[Any, Any]],
-}
+_FACTS = {**FIELDS, "gpus": list[dict[Any, Any]]}
