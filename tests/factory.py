@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from rnnbench.grid.point import digest_of, full_identity
+from rnnbench.records import bounds
+from rnnbench.records.measured import Measured
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, Verdict
 from rnnbench.records.rounds import Result, read_results, write_results
 from rnnbench.records.store import write_record
@@ -147,6 +149,10 @@ def make_record(
         turns={},
     )
     return replace(record, **changes)
+
+
+def measured_of(facts: Mapping[str, object]) -> Measured:
+    return bounds.decoded("measured", facts, Measured)
 
 
 def make_runs(

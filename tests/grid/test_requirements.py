@@ -12,10 +12,10 @@ from rnnbench.grid.point import canonical
 from rnnbench.grid.requirements import cores, unmet, unmet_here
 from rnnbench.planning.digests import worker_digest
 from rnnbench.planning.plan import certificates_of
-from rnnbench.records.measured import measured_of
 from rnnbench.running.verdict import judge
 from rnnworker import precision
 from rnnworker.cards import unmet_device
+from tests.factory import measured_of
 from tests.grid.conftest import assert_error
 
 GPU = {"key": "device.kind", "in": ["gpu"], "why": "cuDNN runs on NVIDIA GPUs only"}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rnnbench.records.measured import measured_of
 from rnnbench.records.record import Epoch, Phase
 from rnnbench.running import verdict
 from rnnbench.running.assemble import asleep_in, epochs_of, facts_of, phases_of, turns
 from rnnbench.running.worker import Outcome
+from tests.factory import measured_of
 
 PHASE = {"event": "phase_end", "t": 5.0, "phase": "train", "start": 1.0, "end": 4.0}
 PHASE |= {"timed": True, "details": {"load": {"own": 3.0}}}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import convert
 
-from rnnbench.records.measured import CardUse, measured_of
+from rnnbench.records.measured import CardUse
 from rnnbench.records.store import Place
 from rnnbench.report.provenance import raw_configurations
 from rnnbench.running import worker
@@ -16,7 +16,7 @@ from rnnbench.running.verdict import judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import facts, metrics
 from rnnworker.processors import read_topology
-from tests.factory import make_record, replace
+from tests.factory import make_record, measured_of, replace
 from tests.report.made_up import measurements
 from tests.running.alone import train
 from tests.running.test_running_train import planned

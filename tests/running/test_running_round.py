@@ -84,7 +84,7 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
         assert all(seconds > 0 for seconds in record.turns["reads"])
         excess = [seconds / slept - 1 for seconds, slept in slept_in_turns(record)]
         assert min(excess) >= 0 and sorted(excess)[len(excess) // 4] < 0.01
-        waited = phase_of(record, "train").details["waited"]
+        waited = phase_of(record, "train").details.waited
         assert waited > EPOCH, "its phase includes the others' turns"
         duration = record.phases[-1].end - record.phases[0].start
         assert record.measured.wall_seconds < duration, "its share of the cohort's duration"
@@ -111,7 +111,7 @@ def test_members_train_again_until_turns_are_the_share_of_the_round(place: Place
     runs = [as_run(line) for line in lines]
     share = Share(of_round=0.97, most_seconds=8)
     records = measure(runs, place, label="[1/1]", reference=runs[0].name, share=share)
-    further = {phase_of(each, "train_again").details["trainings"] for each in records.values()}
+    further = {phase_of(each, "train_again").facts["trainings"] for each in records.values()}
     (of_all,) = further
     assert of_all >= 1
 

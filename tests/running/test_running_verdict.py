@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from rnnbench.records.measured import Measured, measured_of
+from rnnbench.records.measured import Measured
 from rnnbench.records.record import Epoch, Phase, Reason, Verdict
 from rnnbench.running.verdict import VOID_CODES, closure, device_reasons, failure_reason, judge
 from rnnbench.running.worker import Outcome
+from tests.factory import measured_of
 
 
 def losses(*values: float | None) -> tuple[Epoch, ...]:

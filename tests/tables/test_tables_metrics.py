@@ -108,7 +108,7 @@ def test_show_has_the_metrics_of_the_last_epoch(capsys) -> None:
 def test_the_page_says_which_samples_have_weights(weighted, words) -> None:
     record = make_record()
     phases = [
-        replace(phase, details={"weighted": weighted}) if phase.name == "data" else phase
+        replace(phase, facts={"weighted": weighted}) if phase.name == "data" else phase
         for phase in record.phases
     ]
     found = conditions([replace(record, phases=phases)])["Training"]

@@ -49,8 +49,7 @@ def test_runs_are_listed_by_their_start_even_without_an_epoch() -> None:
     whole = {"samples": 359}  # calls that were not timed
     record = make_record(started=later)
     phases = [
-        replace(phase, details=whole) if phase.name == "predict" else phase
-        for phase in record.phases
+        replace(phase, facts=whole) if phase.name == "predict" else phase for phase in record.phases
     ]
     table = runs(tidy([replace(record, phases=tuple(phases)), untrained]))
     assert table["rnn"].tolist() == ["block", "keras"] and table["epochs"].tolist() == [0, 5]
@@ -142,7 +141,7 @@ def test_a_member_without_turns_has_no_rows() -> None:
 def test_the_import_of_a_forked_worker_includes_that_of_its_importer() -> None:
     record = make_record()
     phases = tuple(
-        replace(phase, details={"before_fork": 2.0}) if phase.name == "import" else phase
+        replace(phase, facts={"before_fork": 2.0}) if phase.name == "import" else phase
         for phase in record.phases
     )
     forked = replace(record, phases=phases)

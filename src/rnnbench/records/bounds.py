@@ -4,7 +4,7 @@ them is an error or a forgery, and no table has to expect one."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,7 @@ Index = Annotated[int, Meta(ge=0, le=10**6)]
 Peak = Annotated[float, Meta(gt=0, le=1e6)]  # TFLOP/s
 Section = Mapping[str, object]
 Kinds = Mapping[str, object]  # name → the type of the value
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 class Model(msgspec.Struct):
@@ -39,18 +40,6 @@ class Name(msgspec.Struct):
 
 
 # Values that tables or reports read. Others may have any type and are only shown.
-DETAILS: Kinds = {
-    "load": dict[str, Number],
-    "waited": Seconds,
-    "samples": Count,
-    "first_call": Seconds,
-    "calls": list[Seconds],
-    "set_up": Seconds,
-    "tear_down": Seconds,
-    "second_clock": Seconds,
-    "before_fork": Seconds,
-    "weighted": list[Literal["train", "val"]],
-}
 CONFIG: Kinds = {
     "model": Model,
     "rnn": Options,
@@ -98,6 +87,22 @@ def misfit(name: str, value: object, kinds: Kinds) -> str | None:
 def fitting(values: Mapping[str, object], kinds: Kinds) -> dict[str, object]:
     """The `values` that fit their kinds."""
     return {name: value for name, value in values.items() if not misfit(name, value, kinds)}
+
+
+def kinds_of(kind: type[msgspec.Struct]) -> Kinds:
+    """The types of the fields of `kind`."""
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
+
+
+def decoded(field: str, values: Mapping[str, object], kind: type[Kind]) -> Kind:
+    """Those of the `values` that `kind` has; one that is None gets its default. Raises as `check`
+    if one does not fit."""
+    known = {name: value for name, value in values.items() if value is not None}
+    try:
+        return msgspec.convert(known, kind)
+    except msgspec.ValidationError:
+        check(field, values, kinds_of(kind))
+        raise
 
 
 def check(field: str, values: Mapping[str, object], kinds: Kinds) -> None:

@@ -1,18 +1,51 @@
-"""What was measured of a run besides its phases, epochs and turns: the facts that the controller
-reads."""
+"""What workers report of runs and phases: the facts that the controller reads, with their types.
+Files keep all facts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
-from rnnbench.records import bounds
 from rnnbench.records.bounds import Amount, Count, Number, Positive, Seconds
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """Base class of what a worker reports. Other facts than the fields may be among it."""
+
+
+class Load(Reported, frozen=True):
+    """CPU seconds during a timed phase: the run's `own`, those of other processes (`foreign`; None
+    if the host does not report them), and those that the hypervisor took (`steal`)."""
+
+    own: Number | None = None
+    foreign: Number | None = None
+    steal: Number = 0.0
+
+
+class Details(Reported, frozen=True):
+    """The facts of a phase that the controller reads, with their defaults.
+
+    - `load`: of a timed phase.
+    - `samples`, `first_call`, `calls`: of ``evaluate`` and ``predict``: samples per call, seconds
+      of the first call and of each later one.
+    - `before_fork`: seconds of the importer of a forked worker.
+    - `waited`: seconds at the gate, in which others had their turns.
+    - `set_up`, `tear_down`, `second_clock`: seconds of ``train``: before its first epoch, after its
+      last, and of the whole phase by the kernel's raw clock.
+    - `weighted`: the parts of the data with sample weights.
+    """
+
+    load: Load = Load()
+    waited: Seconds = 0.0
+    samples: Count | None = None
+    first_call: Seconds | None = None
+    calls: tuple[Seconds, ...] = ()
+    set_up: Seconds | None = None
+    tear_down: Seconds | None = None
+    second_clock: Seconds | None = None
+    before_fork: Seconds = 0.0
+    weighted: tuple[Literal["train", "val"], ...] = ()
 
 
 class Kernel(Reported, frozen=True):
@@ -36,10 +69,10 @@ class Precision(Reported, frozen=True):
     - `asked`: the choice; `as_asked`: whether the layers compute in it.
     """
 
-    policy: str | None = None
+    policy: str = ""
     layers: tuple[str, ...] = ()
     tf32: object = None
-    asked: str | None = None
+    asked: str = ""
     as_asked: bool | None = None
 
 
@@ -124,8 +157,8 @@ class Measured(Quantities, frozen=True):
 
     wall_seconds: Seconds | None = None
     closure: Number | None = None
-    weights_sha256: str | None = None
-    started_weights_sha256: str | None = None
+    weights_sha256: str = ""
+    started_weights_sha256: str = ""
     reads_bytes: Count | None = None
     revision: str = ""
     kernel: Kernel = Kernel()
@@ -147,17 +180,3 @@ class Measured(Quantities, frozen=True):
         if self.card is None:
             return []
         return [each.name or "unnamed" for each in (self.card, *self.card.further)]
-
-
-FIELDS: bounds.Kinds = {field.name: field.type for field in msgspec.structs.fields(Measured)}
-
-
-def measured_of(facts: Mapping[str, object]) -> Measured:
-    """The fields that are among the `facts` of a record. Raises a `ValueError` that names the key
-    if one does not fit."""
-    known = {name: value for name, value in facts.items() if value is not None}
-    try:
-        return msgspec.convert(known, Measured)
-    except msgspec.ValidationError:
-        bounds.check("measured", facts, FIELDS)
-        raise

@@ -30,7 +30,7 @@ from rnnbench.records.bounds import (
     check_path_component,
     check_timestamp,
 )
-from rnnbench.records.measured import Measured, measured_of
+from rnnbench.records.measured import Details, Measured
 from rnnbench.records.overrides import Settings, last_component
 
 SCHEMA = 4
@@ -119,7 +119,7 @@ def differing(runs: Sequence[Run]) -> list[str]:
     return found
 
 
-class Phase(Part, frozen=True):
+class Phase(Part, frozen=True, dict=True):
     """A part of a run: ``import``, ``data``, ``build``, ``first_step``, ``warmup``, ``train``,
     ``evaluate`` or ``predict``; ``train_again`` for further trainings from the same weights, of
     which the record has only the turns.
@@ -127,21 +127,23 @@ class Phase(Part, frozen=True):
     - `start`, `end`: seconds on the host's monotonic clock (since boot), so that intervals of
       different processes on one host can be compared.
     - `timed`: whether no other process of rnnbench may work on the host in the meantime.
-    - `details`: facts of this phase only. ``evaluate`` and ``predict`` have ``samples`` (per call),
-      ``first_call`` (seconds) and ``calls`` (seconds of each later call). Each timed phase has
-      ``load``: CPU seconds of the host and of the run itself.
+    - `facts`: of this phase only, as in its file; `details`: those that are read here.
     """
 
     name: str
     start: Moment
     end: Moment
     timed: bool = False
-    details: Mapping[str, Any] = {}
+    facts: Mapping[str, object] = msgspec.field(name="details", default={})
 
     def __post_init__(self) -> None:
         if not self.start <= self.end:
             raise ValueError(f"{self.name[:80]!r} ends before it starts")
-        bounds.check("details", self.details, bounds.DETAILS)
+        _ = self.details  # refuses what does not fit
+
+    @cached_property
+    def details(self) -> Details:
+        return bounds.decoded("details", self.facts, Details)
 
     @property
     def seconds(self) -> float:
@@ -150,7 +152,7 @@ class Phase(Part, frozen=True):
     @property
     def took(self) -> float:
         """The seconds; of the import of a forked worker, with those of its importer."""
-        return self.seconds + (self.details.get("before_fork") or 0.0)
+        return self.seconds + self.details.before_fork
 
 
 class Epoch(Part, frozen=True):
@@ -279,7 +281,7 @@ class Record(Part, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def measured(self) -> Measured:
-        return measured_of(self.facts)
+        return bounds.decoded("measured", self.facts, Measured)
 
     @property
     def name(self) -> str:

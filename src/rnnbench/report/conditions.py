@@ -182,7 +182,6 @@ def _hyperparameters(record: Record) -> dict[str, Any]:
         model["training samples"] = record.epochs[0].samples
     for phase in record.phases:
         if phase.name == "data":
-            weighted = phase.details.get("weighted") or ()
-            model["sample weights"] = " and ".join(PARTS[part] for part in weighted)
+            model["sample weights"] = " and ".join(PARTS[part] for part in phase.details.weighted)
             break
     return model

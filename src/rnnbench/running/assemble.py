@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from rnnbench.records import bounds
-from rnnbench.records.measured import FIELDS, measured_of
+from rnnbench.records.measured import Details, Measured
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, disturbed_cycles
 from rnnbench.running import verdict
 from rnnbench.running.card_use import card_use
@@ -98,8 +98,8 @@ def _record(
         "asleep": asleep,
         **card_use(events, epochs),
     }
-    facts = bounds.fitting(facts, FIELDS)
-    measured = measured_of(facts)
+    facts = bounds.fitting(facts, _FACTS)
+    measured = bounds.decoded("measured", facts, Measured)
 
     hardware = {**trained.hardware, **facts_of(events, "hardware")}
     failure = verdict.failure_reason(outcome)
@@ -231,7 +231,7 @@ def phases_of(events: Events) -> tuple[Phase, ...]:
             continue
         details = event.get("details")
         if isinstance(details, Mapping):
-            details = bounds.fitting(details, bounds.DETAILS)
+            details = bounds.fitting(details, _DETAILS)
             ended.append(
                 {
                     **event,
@@ -267,7 +267,7 @@ def epochs_of(events: Sequence[Facts]) -> tuple[Epoch, ...]:
 
 def _valid(events: Iterable[Facts], kind: type[Part]) -> Iterator[Part]:
     """The parts of a record that the well-formed ones of `events` describe."""
-    fields = kind.__struct_fields__
+    fields = kind.__struct_encode_fields__
     for event in events:
         with suppress(msgspec.ValidationError):
             known = {name: event[name] for name in fields if name in event}
@@ -288,4 +288,5 @@ def facts_of(events: Events, topic: str) -> dict[str, Any]:
 
 
 # Facts that the verdict or the tables read. All other facts are recorded as reported.
-_FACTS = {**FIELDS, "gpus": list[dict[Any, Any]]}
+_DETAILS = bounds.kinds_of(Details)
+_FACTS = {**bounds.kinds_of(Measured), "gpus": list[dict[Any, Any]]}

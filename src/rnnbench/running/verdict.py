@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from rnnbench.records.measured import Asleep, Kernel, Measured, Precision
+from rnnbench.records.measured import Asleep, Details, Kernel, Measured, Precision
 from rnnbench.records.record import Epoch, Phase, Reason, Verdict
 from rnnbench.running.card_use import card_reasons
 from rnnbench.running.worker import Facts, Outcome
@@ -149,23 +149,21 @@ def closure(phases: Sequence[Phase], epochs: Sequence[Epoch]) -> float | None:
     slow.
     """
     training = _training(phases)
-    set_up = training.get("set_up")
-    tear_down = training.get("tear_down")
-    whole = training.get("second_clock")
-    if not epochs or set_up is None or tear_down is None or not whole:
+    whole = training.second_clock
+    if not epochs or training.set_up is None or training.tear_down is None or not whole:
         return None
 
     took = sum(epoch.seconds if epoch.took is None else epoch.took for epoch in epochs)
     validated = sum(epoch.val_seconds or 0.0 for epoch in epochs)
-    return float(1.0 - (set_up + (took + validated) + tear_down) / whole)
+    return float(1.0 - (training.set_up + (took + validated) + training.tear_down) / whole)
 
 
-def _training(phases: Sequence[Phase]) -> Facts:
+def _training(phases: Sequence[Phase]) -> Details:
     """The details of the training phase."""
     for phase in phases:
         if phase.name == "train":
             return phase.details
-    return {}
+    return Details()
 
 
 def _closure(
@@ -177,7 +175,7 @@ def _closure(
     takes between epochs. `value`: the `closure`."""
     if value is None:
         return
-    whole = _training(phases).get("second_clock") or math.inf
+    whole = _training(phases).second_clock or math.inf
     is_long = abs(value) * whole > BETWEEN_EPOCHS * len(epochs)
     if is_long and abs(value) > CLOSURE:
         yield Reason(
@@ -223,7 +221,7 @@ def _start(measured: Measured) -> Reasons:
     """Compares the weights right before training with the canonical ones of model and seed."""
     canonical = measured.weights_sha256
     started = measured.started_weights_sha256
-    if None not in (canonical, started) and canonical != started:
+    if canonical and started and canonical != started:
         text = "training did not start from the canonical weights of its model and seed"
         remedy = "let no function of the model change its weights after it was built."
         yield Reason("warm_start", text, remedy)
@@ -274,20 +272,18 @@ def _load(
     for phase in phases:
         if not phase.timed:
             continue
-        load = phase.details.get("load") or {}
-        if "own" in load and "foreign" not in load:
+        load = phase.details.load
+        if load.own is not None and load.foreign is None:
             is_unknown = True
         if in_turns and phase.name in ("train", "train_again"):
             continue
-        waited = phase.details.get("waited") or 0.0
-        seconds = cores * (phase.seconds - waited) or 1.0
-        foreign = load.get("foreign", 0)
+        seconds = cores * (phase.seconds - phase.details.waited) or 1.0
+        foreign = load.foreign or 0.0
         if foreign > max(LEAST_LOAD, FOREIGN_SHARE * seconds):
             text = f"other processes used {foreign / seconds:.0%} of {label} during {phase.name}"
             yield Reason("foreign_load", text, STOP_THEM)
-        steal = load.get("steal", 0)
-        if steal > max(LEAST_LOAD, STEAL_SHARE * seconds):
-            text = f"the hypervisor took {steal / seconds:.0%} of {label} during {phase.name}"
+        if load.steal > max(LEAST_LOAD, STEAL_SHARE * seconds):
+            text = f"the hypervisor took {load.steal / seconds:.0%} of {label} during {phase.name}"
             yield Reason("steal", text, "measure again, or on a dedicated machine.")
 
     if is_unknown:

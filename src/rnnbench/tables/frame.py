@@ -136,7 +136,7 @@ def _columns(rows: Sequence[Row], text: list[str], numbers: list[str]) -> pd.Dat
 
 def _rows_of(record: Record) -> list[Row]:
     """The rows of a record: of the run, its phases and its epochs; of a companion, its epochs."""
-    rows = []
+    rows: list[Row] = []
     if not record.is_companion:
         rows.append({"phase": "run", "seconds": record.measured.wall_seconds})
         for phase in record.phases:
@@ -146,11 +146,11 @@ def _rows_of(record: Record) -> list[Row]:
                 "start": phase.start,
                 "seconds": phase.took,
                 "timed": phase.timed,
-                "samples": details.get("samples"),
-                "first_call": details.get("first_call"),
+                "samples": details.samples,
+                "first_call": details.first_call,
             }
-            if details.get("calls"):
-                row["call_seconds"] = statistics.median(details["calls"])
+            if details.calls:
+                row["call_seconds"] = statistics.median(details.calls)
             rows.append(row)
     for epoch in record.epochs:
         row = {name: getattr(epoch, name) for name in EPOCH}

@@ -238,8 +238,8 @@ def metrics(record: Record) -> list[Point]:
         seconds = None
         if phase.name in SECONDS:
             seconds = phase.took
-        elif phase.name in CALLS and phase.details.get("calls"):
-            seconds = statistics.median(phase.details["calls"])
+        elif phase.name in CALLS and phase.details.calls:
+            seconds = statistics.median(phase.details.calls)
         if seconds is not None:
             points.append(Point(f"{phase.name}_seconds", seconds, at(phase.end), 0))
 
