@@ -21,6 +21,14 @@ ESCAPE, RIGHT_TO_LEFT = "\x1b[2J\x1b]0;owned\x07", "\u202e"
 HTML = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 LINK = "[here](javascript:alert(3))"
 FORMULA = "=HYPERLINK(A1)"
+OF_STEPS = {
+    "turn": [1],
+    "cycle": [1],
+    "start": [0.1],
+    "seconds": [0.1],
+    "steps": [9],
+    "full": [True],
+}
 Files = dict[str, bytes]
 Change = Callable[[Files], object]
 
@@ -150,6 +158,7 @@ REFUSED: dict[str, Change] = {
     "a kernel that is a number": in_record("measured", "kernel", value={"found": 3}),
     "calls that are no list": in_record("phases", -1, "details", value={"calls": 1.5}),
     "turns of two lengths": in_record("turns", value={"turn": [1], "cycle": []}),
+    "turns that lack what others used": in_record("turns", value=OF_STEPS),
     "turns without seconds": in_record("turns", value={"turn": [1], "cycle": [1]}),
     "a turn in cycle 10**9": in_record("turns", "cycle", 0, value=10**9),
     "a turn without steps": in_record("turns", "steps", 0, value=0),

@@ -61,9 +61,9 @@ TURN: Kinds = {
     "cores": Positive,
     "reads": Duration,
 }
-NEEDED_OF_A_TURN = ("turn", "cycle", "start", "seconds", "steps", "full")
+KNOWN_OF_A_TURN = ("turn", "cycle", "start", "seconds", "steps", "full")
 _COLUMNS: Kinds = {
-    name: list[kind] if name in NEEDED_OF_A_TURN else list[kind | None]  # type: ignore[valid-type]
+    name: list[kind] if name in KNOWN_OF_A_TURN else list[kind | None]  # type: ignore[valid-type]
     for name, kind in TURN.items()
 }
 
@@ -115,8 +115,8 @@ def check(field: str, values: Mapping[str, object], kinds: Kinds) -> None:
 
 def check_turns(turns: Mapping[str, Any]) -> None:
     """Raises a `ValueError` unless `turns` has the columns of a record's turns, of equal length, or
-    none."""
-    lacking = set(NEEDED_OF_A_TURN) - set(turns)
+    none. Older records have no ``reads``."""
+    lacking = set(TURN) - {"reads"} - set(turns)
     if turns and lacking:
         raise ValueError(f"turns has no {' and no '.join(sorted(lacking))}")
     lengths = {len(column) for column in turns.values()}
