@@ -31,8 +31,11 @@ COLUMNS = {
     ("change", "message"),
     [
         ({"measured": {"wall_seconds": -1.0}}, "measured.wall_seconds: Expected `float` >= 0"),
-        ({"measured": {"threads": {"pinned_to": 3}}}, "measured.threads: Expected `array`, got"),
-        ({"measured": {"closure": "none"}}, "measured.closure: Expected `float`, got `str`"),
+        (
+            {"measured": {"threads": {"pinned_to": 3}}},
+            "measured.threads: Expected `array | null`, got",
+        ),
+        ({"measured": {"closure": "none"}}, "measured.closure: Expected `float | null`, got `str`"),
         ({"phases": [{"name": "train", "start": 2.0, "end": 1.0}]}, "'train' ends before it"),
         (
             {"phases": [{"name": "t", "start": 1.0, "end": 2.0, "details": {"waited": -1.0}}]},
