@@ -164,6 +164,7 @@ REFUSED: dict[str, Change] = {
     "a turn without steps": in_record("turns", "steps", 0, value=0),
     "a turn of negative length": in_record("turns", "seconds", 0, value=-0.1),
     "batch of nothing": in_record("run", "config", "model", "batch", value=0),
+    "an optimizer that is a text": in_record("run", "config", "model", "optimizer", value="adam"),
     "a model that is a list": in_record("run", "config", "model", value=[1]),
     "a verdict of its own": in_record("verdict", "status", value="proven"),
     "reasons that are numbers": in_record("verdict", "reasons", value=[1]),

@@ -415,6 +415,12 @@ def texts(records) -> list[str]:
     return [note.partition(". Their losses")[0] for note in optimizer_notes(records)]
 
 
+@pytest.mark.parametrize("change", [{"model": None}, {"build": None}])
+def test_a_section_that_is_null_is_like_one_without_keys(change: dict) -> None:
+    record = trained(*GENERATIONS[0], "rmsprop", name="m")
+    assert texts([replace(record, config={**record.run.config, **change})]) == []
+
+
 def test_rmsprop_differs_between_generations_of_keras() -> None:
     old, new = ("tf_1_15", "keras2_tensorflow1"), ("tf_2_15", "keras2_tensorflow2")
     made = [trained(*build, "rmsprop", name="m") for build in (old, old, new, GENERATIONS[1])]

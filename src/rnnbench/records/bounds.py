@@ -26,29 +26,37 @@ Kinds = Mapping[str, object]  # name → the type of the value
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
-class Model(msgspec.Struct):
+class Named(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class Model(Named, frozen=True):
     batch: Positive | None = None
-    optimizer: object = None
+    optimizer: Named | None = None
+    embedding: object = None
 
 
-class Options(msgspec.Struct):
+class Rnn(msgspec.Struct, frozen=True):
+    about: str | None = None
     options: Section | None = None
 
 
-class Name(msgspec.Struct):
-    name: str | None = None
+class Build(Named, frozen=True):
+    framework: str = ""
 
 
-# Values that tables or reports read. Others may have any type and are only shown.
-CONFIG: Kinds = {
-    "model": Model,
-    "rnn": Options,
-    "dataset": Name,
-    "cell": Section,
-    "device": Section,
-    "build": Section,
-    "precision": str,
-}
+class Sections(msgspec.Struct, frozen=True):
+    """What tables and reports read of a config. Its other keys may have any type."""
+
+    model: Model = Model()
+    rnn: Rnn = Rnn()
+    dataset: Named = Named()
+    build: Build = Build()
+    cell: Section = {}
+    device: Section = {}
+    precision: str = "float32"
+
+
 TURN: Kinds = {
     "turn": Index,
     "cycle": Index,

@@ -76,7 +76,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_path_component("name", self.name)
-        bounds.check("config", self.config, bounds.CONFIG)
+        _ = self.sections  # refuses what does not fit
+
+    @property
+    def sections(self) -> bounds.Sections:
+        """Its `config`, with types."""
+        return bounds.decoded("config", self.config, bounds.Sections)
 
     @property
     def configuration(self) -> str:
@@ -119,7 +124,7 @@ def differing(runs: Sequence[Run]) -> list[str]:
     return found
 
 
-class Phase(Part, frozen=True, dict=True):
+class Phase(Part, frozen=True):
     """A part of a run: ``import``, ``data``, ``build``, ``first_step``, ``warmup``, ``train``,
     ``evaluate`` or ``predict``; ``train_again`` for further trainings from the same weights, of
     which the record has only the turns.
@@ -141,7 +146,7 @@ class Phase(Part, frozen=True, dict=True):
             raise ValueError(f"{self.name[:80]!r} ends before it starts")
         _ = self.details  # refuses what does not fit
 
-    @cached_property
+    @property  # not cached: the details of 10,000 records would take 40 MB
     def details(self) -> Details:
         return bounds.decoded("details", self.facts, Details)
 

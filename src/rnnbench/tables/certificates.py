@@ -254,7 +254,7 @@ class Certificates:
             # outputs.
             trained = {(epoch.samples, True) for epoch in record.epochs}
             called = {(phase.details.samples, False) for phase in record.phases}
-            batch = (run.config.get("model") or {}).get("batch")
+            batch = run.sections.model.batch
             for samples, training in trained | called:
                 if samples and batch:
                     sizes |= {(rows, training) for rows in batch_sizes(samples, batch)}

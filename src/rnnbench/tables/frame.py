@@ -184,7 +184,7 @@ def run_facts(record: Record) -> Row:
     methods = options.those(lambda key: key not in function)
     alias = run.alias or ""
     reasons = record.verdict.reasons
-    model = run.config.get("model") or {}
+    sections = run.sections
     return {
         "record": record.key,
         "name": record.name,
@@ -205,11 +205,11 @@ def run_facts(record: Record) -> Row:
         "reasons": "; ".join(reason.text for reason in reasons),
         **{name: getattr(record.measured, name) for name in MEASURED},
         **_kernel(record.measured.kernel),
-        "precision": run.config.get("precision") or "float32",
+        "precision": sections.precision,
         "not_learning": any(reason.code == DOES_NOT_LEARN for reason in reasons),
         "round": record.round.id if record.round.in_turns else "",
         "companion": record.is_companion,
-        "batch": model.get("batch"),
+        "batch": sections.model.batch,
     }
 
 
@@ -225,9 +225,8 @@ def implementation_of(rnn: str, alias: str, options: Overrides = NONE) -> str:
 def _function_options(record: Record) -> dict[str, Any]:
     """Dotted key → value of the ``rnn.options`` that change the function, from the overrides and
     from the file of the choice."""
-    rnn = record.run.config.get("rnn") or {}
     requested = {}
-    for name, value in (rnn.get("options") or {}).items():
+    for name, value in (record.run.sections.rnn.options or {}).items():
         requested[f"rnn.options.{name}"] = value
     requested.update(record.run.overrides)
     function = {}
