@@ -166,7 +166,7 @@ def split(logs: np.ndarray, record: Record) -> list[np.ndarray]:
     if again is None:
         return [logs]
     begun = sum(start <= phases["train"].end for start in record.turns["start"])
-    return [logs[:begun], *np.array_split(logs[begun:], again.details["trainings"])]
+    return [logs[:begun], *np.array_split(logs[begun:], again.facts["trainings"])]
 
 
 def seconds_of(record: Record) -> tuple[float, float, int]:
@@ -177,7 +177,7 @@ def seconds_of(record: Record) -> tuple[float, float, int]:
     count = 1
     if "train_again" in phases:
         trained += phases["train_again"].seconds
-        count += phases["train_again"].details["trainings"]
+        count += phases["train_again"].facts["trainings"]
     return whole, trained, count
 
 

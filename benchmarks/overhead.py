@@ -58,7 +58,7 @@ def measure(runs: int, epochs: int, seconds: float) -> list[str]:
         write_grid(project, runs, epochs, seconds)
         wall, samples, spent = run(project)
         records = [read_record(path) for path in project.records()]
-    workers = sum(record.measured["wall_seconds"] for record in records)
+    workers = sum(record.measured.wall_seconds for record in records)
     timed = sum(p.seconds for r in records for p in r.phases if p.timed)
     share = cpu_while_timed(samples, records) / timed
     resident = max(sample[3] for sample in samples) / 2**20

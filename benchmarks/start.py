@@ -67,7 +67,7 @@ def parts(path: Path) -> dict[str, float]:
     phases = {name: phase_of(record, name).seconds for name in PHASES}
     train = phase_of(record, "train")
     total = (timestamps.read(record.finished) - timestamps.read(record.started)).total_seconds()
-    inside = record.measured["wall_seconds"]
+    inside = record.measured.wall_seconds
     between = train.start - hello["begin"] - sum(phases.values())
     return {"interpreter, exit": max(0.0, total - inside), **phases, "handshakes": between}
 

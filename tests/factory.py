@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from rnnbench.grid.point import digest_of, full_identity
+from rnnbench.records import bounds
+from rnnbench.records.measured import Measured
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, Verdict
 from rnnbench.records.rounds import Result, read_results, write_results
 from rnnbench.records.store import write_record
@@ -130,13 +132,13 @@ def make_record(
         hardware={"machine": machine, "host": machine.partition("-")[0], **copy.deepcopy(HARDWARE)},
         phases=phases,
         epochs=timed,
-        measured={
+        facts={
             "peak_memory_bytes": 612_345_678,
             "parameters": 19_402,
             "flops_per_sample": 3 * FORWARD,
             "timesteps": 8,
             "weights_sha256": "a" * 64,
-            "threads": int(device.rpartition("_")[2]) if device.startswith("cpu_") else None,
+            "threads": {"asked": int(device.removeprefix("cpu_"))} if "cpu_" in device else None,
             "wall_seconds": wall,
             "closure": 0.001,
         },
@@ -147,6 +149,10 @@ def make_record(
         turns={},
     )
     return replace(record, **changes)
+
+
+def measured_of(facts: Mapping[str, object]) -> Measured:
+    return bounds.decoded("measured", facts, Measured)
 
 
 def make_runs(

@@ -140,7 +140,7 @@ def assert_no_overlap_on_a_node(project: ClusterProject) -> None:
     times: dict[tuple[str, str], list[float]] = {}
     for record in map(read_record, project.records()):
         assert record.round and len(record.round.members) == 2
-        moments = times.setdefault((record.measured["job"]["node"], record.round.id), [])
+        moments = times.setdefault((record.facts["job"]["node"], record.round.id), [])
         moments += [at for phase in record.phases if phase.timed for at in (phase.start, phase.end)]
     for node in ("n1", "n2"):
         spans = sorted((min(own), max(own)) for (where, _), own in times.items() if where == node)

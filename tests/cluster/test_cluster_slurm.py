@@ -61,7 +61,7 @@ def test_each_round_is_a_slurm_job_that_its_records_name(slurm: Slurm, finished,
     targets = [text for text in comments.values() if text.startswith("results/slurm/cluster/")]
     assert sorted(targets) == [f"results/slurm/cluster/rounds/{name}.json" for name in ROUNDS]
     for record in records:
-        job = record.measured["job"]
+        job = record.facts["job"]
         file = finished.folder / comments[job["id"]]
         assert file.stem == round_of(record)
         assert record.name in json.loads(file.read_text())["members"]
@@ -72,13 +72,13 @@ def test_each_round_is_a_slurm_job_that_its_records_name(slurm: Slurm, finished,
 
 
 def test_rounds_do_not_overlap_on_a_node_and_runs_of_a_round_take_turns(records) -> None:
-    assert {record.measured["job"]["node"] for record in records} == {"n1", "n2"}
+    assert {record.facts["job"]["node"] for record in records} == {"n1", "n2"}
     for one, other in combinations(records, 2):
         if round_of(one) == round_of(other):
             assert overlap(one, other), "members of a round are alive at the same time"
             both = sorted([*turns(one), *turns(other)])
             assert all(a[1] <= b[0] for a, b in pairwise(both)), (one.name, other.name)
-        elif one.measured["job"]["node"] == other.measured["job"]["node"]:
+        elif one.facts["job"]["node"] == other.facts["job"]["node"]:
             assert not overlap(one, other), (one.name, other.name)
 
 
@@ -86,7 +86,7 @@ def test_jobs_of_one_gpu_follow_one_another(slurm: Slurm, records) -> None:
     spans = []
     for record in records:
         if record.run.choices["device"] == "pretend_gpu":
-            facts = slurm.facts(record.measured["job"]["id"])
+            facts = slurm.facts(record.facts["job"]["id"])
             assert facts["Partition"] == "gpu" and "gpu:h200:1" in facts["TresPerNode"]
             spans.append(tuple(datetime.fromisoformat(facts[f"{e}Time"]) for e in ("Start", "End")))
     (_, end), (start, _) = sorted(spans)

@@ -96,8 +96,8 @@ def test_records_of_a_bundle_and_of_this_project_are_equal_but_for_times(
     )
     assert local == elsewhere and len(local) == 4
     for record in (*here, *finished[2]):
-        assert record.measured["asleep"]["seconds"] > 0
-        assert record.measured["wall_seconds"] > 0 and record.turns["turn"]
+        assert record.facts["asleep"]["seconds"] > 0
+        assert record.measured.wall_seconds > 0 and record.turns["turn"]
 
 
 def test_a_missing_run_of_a_round_takes_turns_with_the_reference(finished, tmp_path: Path) -> None:

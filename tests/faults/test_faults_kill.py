@@ -182,7 +182,7 @@ def test_ends_soon_with_many_jobs_ready(project: Project, number: int, many: int
     wait_until(lambda: victim("worker", process.pid, set()), 20, "the next worker")
     before = intact(project, {})
     # A round of one run starts no importer: it was forked from the workflow's.
-    assert "before_fork" in phase_of(read_record(next(iter(before))), "import").details
+    assert "before_fork" in phase_of(read_record(next(iter(before))), "import").facts
     # Without the handler, Snakemake waits for the jobs, which take half an hour, or for ever.
     assert signal_handling.SIGTERM_SECONDS < 8
     running = psutil.Process(process.pid).children(recursive=True)

@@ -15,6 +15,7 @@ from rnnbench.planning.plan import certificates_of
 from rnnbench.running.verdict import judge
 from rnnworker import precision
 from rnnworker.cards import unmet_device
+from tests.factory import measured_of
 from tests.grid.conftest import assert_error
 
 GPU = {"key": "device.kind", "in": ["gpu"], "why": "cuDNN runs on NVIDIA GPUs only"}
@@ -130,7 +131,7 @@ def test_the_precision_used_is_compared_with_the_request(
     used = {"policy": policy, "layers": layers, "tf32": tf32}
     assert precision.as_expected({"precision": requested}, used) is as_requested
     facts = {"precision": {**used, "asked": requested, "as_asked": as_requested}}
-    reasons = judge((), (), facts).reasons
+    reasons = judge((), (), measured_of(facts)).reasons
     assert ("wrong_precision" in {reason.code for reason in reasons}) is not as_requested
 
 

@@ -21,6 +21,14 @@ ESCAPE, RIGHT_TO_LEFT = "\x1b[2J\x1b]0;owned\x07", "\u202e"
 HTML = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 LINK = "[here](javascript:alert(3))"
 FORMULA = "=HYPERLINK(A1)"
+OF_STEPS = {
+    "turn": [1],
+    "cycle": [1],
+    "start": [0.1],
+    "seconds": [0.1],
+    "steps": [9],
+    "full": [True],
+}
 Files = dict[str, bytes]
 Change = Callable[[Files], object]
 
@@ -150,11 +158,13 @@ REFUSED: dict[str, Change] = {
     "a kernel that is a number": in_record("measured", "kernel", value={"found": 3}),
     "calls that are no list": in_record("phases", -1, "details", value={"calls": 1.5}),
     "turns of two lengths": in_record("turns", value={"turn": [1], "cycle": []}),
+    "turns that lack what others used": in_record("turns", value=OF_STEPS),
     "turns without seconds": in_record("turns", value={"turn": [1], "cycle": [1]}),
     "a turn in cycle 10**9": in_record("turns", "cycle", 0, value=10**9),
     "a turn without steps": in_record("turns", "steps", 0, value=0),
     "a turn of negative length": in_record("turns", "seconds", 0, value=-0.1),
     "batch of nothing": in_record("run", "config", "model", "batch", value=0),
+    "an optimizer that is a text": in_record("run", "config", "model", "optimizer", value="adam"),
     "a model that is a list": in_record("run", "config", "model", value=[1]),
     "a verdict of its own": in_record("verdict", "status", value="proven"),
     "reasons that are numbers": in_record("verdict", "reasons", value=[1]),

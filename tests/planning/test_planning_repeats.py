@@ -71,7 +71,7 @@ def test_measurements_agree_with_the_records(place: Place) -> None:
         seconds = run_seconds([epoch.seconds for epoch in record.epochs])
         assert run.value.log == pytest.approx(math.log(seconds))
         assert run.device == record.run.choices["device"]
-        assert run.wall_seconds == record.measured["wall_seconds"]
+        assert run.wall_seconds == record.measured.wall_seconds
 
 
 def a_later_record(place: Place, record: Record) -> None:
@@ -229,7 +229,7 @@ def test_seconds_of_rounds_with_too_few_turns_are_not_mixed_with_ratios(place: P
 def test_the_budget_includes_the_time_of_companions(place: Place) -> None:
     rounds = rounds_of([[0.1, 0.2, 0.4], [0.1, 0.2, 0.2], [0.1, 0.2, 0.3]])
     own = [record for members in rounds[:2] for record in members]
-    spent = sum(record.measured["wall_seconds"] for record in own)
+    spent = sum(record.measured.wall_seconds for record in own)
     rule = replace_rule(budget_s=spent + 0.5)
     assert not reasons_of_the_last(place, rounds, rule=rule)
     companion = as_companion(rounds[1][0], seconds=1.0)
@@ -242,7 +242,7 @@ def test_the_budget_includes_the_time_of_companions(place: Place) -> None:
 
 def test_a_repeat_within_the_minimum_is_needed_whatever_was_spent(place: Place) -> None:
     rounds = rounds_of([[0.1, 0.2], [0.1, 0.2], [0.1, 0.2]])
-    spent = sum(each.measured["wall_seconds"] for members in rounds[:2] for each in members)
+    spent = sum(each.measured.wall_seconds for members in rounds[:2] for each in members)
     assert not reasons_of_the_last(place, rounds, rule=replace_rule(least=3, budget_s=1.0))
     assert not reasons_of_the_last(place, rounds, rule=replace_rule(budget_s=spent + 0.1))
     assert reasons_of_the_last(place, rounds, rule=replace_rule(budget_s=spent - 0.1))
@@ -278,7 +278,7 @@ def as_companion(record: Record, seconds: float) -> Record:
     """The record of a later round in which its run was measured again for others."""
     later = replace(record, started="20261123T075000_123456Z")
     facts = structs.replace(later.round, companion=True, id=f"{later.round.id}-again")
-    return replace(later, round=facts, measured={**later.measured, "wall_seconds": seconds})
+    return replace(later, round=facts, facts={**later.facts, "wall_seconds": seconds})
 
 
 def test_ratios_to_a_companion_count(place: Place) -> None:

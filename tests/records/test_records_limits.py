@@ -21,6 +21,9 @@ COLUMNS = {
     "seconds": [0.1],
     "steps": [9],
     "full": [True],
+    "others": [None],
+    "took": [0.2],
+    "cores": [1],
 }
 
 
@@ -28,13 +31,18 @@ COLUMNS = {
     ("change", "message"),
     [
         ({"measured": {"wall_seconds": -1.0}}, "measured.wall_seconds: Expected `float` >= 0"),
+        (
+            {"measured": {"threads": {"pinned_to": 3}}},
+            "measured.threads: Expected `array | null`, got",
+        ),
+        ({"measured": {"closure": "none"}}, "measured.closure: Expected `float | null`, got `str`"),
         ({"phases": [{"name": "train", "start": 2.0, "end": 1.0}]}, "'train' ends before it"),
         (
             {"phases": [{"name": "t", "start": 1.0, "end": 2.0, "details": {"waited": -1.0}}]},
             "details.waited: Expected `float` >= 0",
         ),
         ({"run": {"config": {"device": 3}}}, "config.device: Expected `object`, got `int`"),
-        ({"turns": {"turn": [1]}}, "turns has no cycle and no full and no seconds and no start"),
+        ({"turns": {"turn": [1]}}, "turns has no cores and no cycle and no full and no others"),
         ({"turns": {**COLUMNS, "reads": []}}, "turns is not a mapping of lists of equal length"),
         ({"turns": {**COLUMNS, "steps": [0]}}, "turns.steps: Expected `int` >= 1"),
         ({"machine": "a" * 256}, "machine is 'aaa"),
@@ -80,7 +88,7 @@ def test_a_result_repeats_what_retries_ask_of_its_record(tmp_path: Path) -> None
     record = make_record(verdict="void")
     result = read_results(put(tmp_path, record))[record.name]
     assert result.digest == record.run.digest and result.verdict == "void"
-    assert result.wall_seconds == record.measured["wall_seconds"]
+    assert result.wall_seconds == record.measured.wall_seconds
 
 
 def test_a_result_without_a_record_is_valid_for_the_rule_that_it_names(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from rnnbench.errors import RecordError
-from rnnbench.records.record import SCHEMA, Reason, Record, Verdict
-from rnnbench.records.store import read_record
+from rnnbench.records.measured import Details, Measured
+from rnnbench.records.record import SCHEMA, Phase, Reason, Record, Verdict
+from rnnbench.records.store import json_bytes, read_record
 from rnnbench.running.verdict import STOP_THEM
 from tests.factory import make_record
 
@@ -53,6 +54,24 @@ def test_a_record_of_this_schema_is_read() -> None:
     assert record.schema == SCHEMA
     assert record.key == f"amd_epyc-2c-22c945/{record.name}/20261126T040543_918916Z"
     assert [round(epoch.seconds, 3) for epoch in record.epochs] == [2.715, 2.744]
+
+
+def test_facts_that_no_field_has_stay_as_they_are_in_the_file() -> None:
+    """Those of a newer or older rnnbench, at the top and inside others, in their order."""
+    data = parsed(make_record())
+    kernel = {"later": [1, 2.0], "found": ["while"], "expected": None}
+    data["measured"] = {"unknown": {"of": ["another", None]}, "kernel": kernel, "timesteps": 8}
+    data["phases"][0]["details"] = {"slept": [0.5], "waited": 0, "load": {"busy": 2, "own": 1}}
+    record = Record.from_json(data)
+    assert json_bytes(record) == json_bytes(data)
+    assert record.measured.kernel.found == ("while",) and record.measured.timesteps == 8
+    assert record.phases[0].details.load.own == 1
+
+
+def test_a_fact_that_is_null_was_not_reported() -> None:
+    nothing = dict.fromkeys(Measured.__struct_fields__)
+    record = make_record(facts=nothing, phases=(Phase("data", 0, 1, facts={"waited": None}),))
+    assert record.measured == Measured() and record.phases[0].details == Details()
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,8 @@ def quick() -> list[Record]:
                 verdict=verdicts.get((rnn, device, repeat), "clean"),
                 started=BEGINNING + timedelta(seconds=9 * order),
             )
-            kernel = {"op": "BlockLSTMV2" if rnn == "block" else "While", "calls": 1}
-            records.append(replace(record, measured={**record.measured, "kernel": kernel}))
+            kernel = {"found": ["BlockLSTMV2" if rnn == "block" else "while"], "expected": None}
+            records.append(replace(record, facts={**record.facts, "kernel": kernel}))
     return records
 
 
@@ -208,7 +208,7 @@ def six() -> list[Record]:
             )
             kernel = {"found": ["CudnnRNNV3"] if rnn == "cudnn" else ["while"], "expected": None}
             kernel["why_not_cudnn"] = ["the device is a CPU"] if cpu else []
-            records.append(replace(record, measured={**record.measured, "kernel": kernel}))
+            records.append(replace(record, facts={**record.facts, "kernel": kernel}))
     return records
 
 

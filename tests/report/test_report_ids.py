@@ -113,7 +113,7 @@ def test_a_line_of_latencies_is_one_network() -> None:
         replace(
             record,
             phases=tuple(
-                replace(phase, details={**phase.details, "calls": [0.1, 0.1, 0.1]})
+                replace(phase, facts={**phase.facts, "calls": [0.1, 0.1, 0.1]})
                 if phase.name == "predict"
                 else phase
                 for phase in record.phases

@@ -238,7 +238,7 @@ def test_missing_and_skipped_runs_are_listed(report, html):
 
 def test_text_from_users_is_escaped(tmp_path):
     evil = Experiment("x", "<script>alert(1)</script>", "a | <b>", {"rnn": "keras"})
-    record = make_record(hardware={"cpu": "<img src=x>"}, measured={"kernel": "<i>|"})
+    record = make_record(hardware={"cpu": "<img src=x>"}, facts={"kernel": {"found": ["<i>|"]}})
     page = text_of(tmp_path, [record], evil, faults=["<u>"])
     assert not re.search(r"<(img|i|u|b)\b", page) and page.count("<script") == 1
     assert "<img" not in (tmp_path / "report.md").read_text()
@@ -308,7 +308,7 @@ def slowed_session(slower: float, is_known: bool) -> list[Record]:
         replace(
             record,
             hardware={**record.hardware, "processor": processor},
-            measured={**record.measured, "reads_bytes": size if is_known else size // 2},
+            facts={**record.facts, "reads_bytes": size if is_known else size // 2},
             turns={**record.turns, "reads": [seconds * slower] * 30},
         )
         for record in (*slowed_rounds(0, 0.0), *slowed_rounds(0, 0.0, 3, cell="gru"))
@@ -413,6 +413,12 @@ def trained(build: str, framework: str, optimizer: str, **model):
 
 def texts(records) -> list[str]:
     return [note.partition(". Their losses")[0] for note in optimizer_notes(records)]
+
+
+@pytest.mark.parametrize("change", [{"model": None}, {"build": None}])
+def test_a_section_that_is_null_is_like_one_without_keys(change: dict) -> None:
+    record = trained(*GENERATIONS[0], "rmsprop", name="m")
+    assert texts([replace(record, config={**record.run.config, **change})]) == []
 
 
 def test_rmsprop_differs_between_generations_of_keras() -> None:

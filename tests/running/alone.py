@@ -54,7 +54,7 @@ def outside(value: float, *bounds: float) -> float:
 
 def _slept(record: Record) -> list[float | None]:
     """The seconds slept in each turn; None if it ended in another epoch than it began."""
-    steps = phase_of(record, "evaluate").details["result"]["steps"]
+    steps = phase_of(record, "evaluate").facts["result"]["steps"]
     columns = (record.turns[name] for name in ("start", "seconds", "steps"))
     turns: list[float | None] = []
     for start, seconds, count in zip(*columns, strict=True):

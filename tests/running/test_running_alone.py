@@ -47,7 +47,7 @@ def test_a_cpu_hog_started_during_a_run_makes_the_run_suspect(place: Place) -> N
     assert record.verdict.status == "suspect"
     assert "foreign_load" in [reason.code for reason in record.verdict.reasons]
     phase = phase_of(record, "train")
-    assert phase.details["load"]["foreign"] > 0.4 * phase.seconds, (
+    assert phase.details.load.foreign > 0.4 * phase.seconds, (
         "the hog used more than half of the seconds"
     )
 

@@ -11,6 +11,7 @@ from rnnbench.records.record import Epoch, Phase
 from rnnbench.running import verdict
 from rnnbench.running.assemble import asleep_in, epochs_of, facts_of, phases_of, turns
 from rnnbench.running.worker import Outcome
+from tests.factory import measured_of
 
 PHASE = {"event": "phase_end", "t": 5.0, "phase": "train", "start": 1.0, "end": 4.0}
 PHASE |= {"timed": True, "details": {"load": {"own": 3.0}}}
@@ -121,5 +122,5 @@ def test_cpu_time_of_a_waiting_member_is_counted() -> None:
     assert result["spins"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.9)}
     assert result["quiet"] == {"seconds": 1.0, "cpu_seconds": pytest.approx(0.01)}
     for name, codes in (("spins", ["spins"]), ("quiet", [])):
-        judged = verdict.judge([], [], {"asleep": result[name]})
+        judged = verdict.judge([], [], measured_of({"asleep": result[name]}))
         assert [r.code for r in judged.reasons if r.code != "no_epochs"] == codes

@@ -69,9 +69,9 @@ def test_a_known_peak_is_of_the_same_configuration(tmp_path: Path) -> None:
     plain, other = make_record(), make_record(overrides={"model.stateful": True})
     assert other.run.configuration.startswith(plain.run.configuration)
     for record, peak in ((plain, 3 * GB), (other, 5 * GB)):
-        measured = {**record.measured, "peak_memory_bytes": peak}
+        measured = {**record.facts, "peak_memory_bytes": peak}
         started = f"20261121T07500{peak // GB}_000000Z"  # the other one was measured later
-        write_record(tmp_path, replace(record, measured=measured, started=started))
+        write_record(tmp_path, replace(record, facts=measured, started=started))
     runner = SimpleNamespace(
         place=SimpleNamespace(results=tmp_path),
         hardware={"machine": plain.machine},

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import convert
 
+from rnnbench.records.measured import CardUse
 from rnnbench.records.store import Place
 from rnnbench.report.provenance import raw_configurations
 from rnnbench.running import worker
@@ -14,7 +16,7 @@ from rnnbench.running.verdict import judge
 from rnnbench.tables.frame import tidy
 from rnnbench.tracking.mapping import facts, metrics
 from rnnworker.processors import read_topology
-from tests.factory import make_record, replace
+from tests.factory import make_record, measured_of, replace
 from tests.report.made_up import measurements
 from tests.running.alone import train
 from tests.running.test_running_train import planned
@@ -51,7 +53,7 @@ def test_energy_per_sample_and_the_state_of_the_card() -> None:
     assert (use["celsius"], use["memory_bytes"]) == (71, 900)
     assert (use["sm_mhz"], use["memory_mhz"]) == ([1980, 1755], [2619, 2619])
     assert use["slowed"] == ["SwPowerCap"]
-    assert list(card_reasons(use)) == []
+    assert list(card_reasons(convert(use, CardUse))) == []
 
 
 def test_two_cards_are_added_and_the_worse_one_counts() -> None:
@@ -66,7 +68,8 @@ def test_two_cards_are_added_and_the_worse_one_counts() -> None:
     assert (use["heat"], use["ecc"], use["celsius"]) == (pytest.approx(0.2), 1, 88)
     assert use["sm_mhz"] == [1980, 1200]
     assert use["slowed"] == ["HwThermalSlowdown", "SwPowerCap"]
-    assert [reason.code for reason in card_reasons(use)] == ["card_hot", "card_ecc"]
+    reasons = card_reasons(convert(use, CardUse))
+    assert [reason.code for reason in reasons] == ["card_hot", "card_ecc"]
     # The energy is unknown if one card does not report it.
     silent = turn(
         {**BEFORE, "further": [BEFORE]}, {**AFTER, "further": [{**AFTER, "joules": None}]}
@@ -108,7 +111,7 @@ def test_values_that_a_card_does_not_report_are_none() -> None:
 )
 def test_reasons_that_make_a_run_suspect(after: dict, code: str, text: str) -> None:
     measured = card_use([turn(BEFORE, {**AFTER, **after})], EPOCHS)
-    verdict = judge([], FALLING, measured)
+    verdict = judge([], FALLING, measured_of(measured))
     assert verdict.status == "suspect"
     (reason,) = verdict.reasons
     assert reason.code == code and text in reason.text and reason.remedy.endswith(".")
@@ -117,7 +120,7 @@ def test_reasons_that_make_a_run_suspect(after: dict, code: str, text: str) -> N
 def test_energy_is_in_the_tables_the_report_and_mlflow() -> None:
     measured = card_use([turn(BEFORE, AFTER)], EPOCHS)
     card = {"name": "NVIDIA H200", "uuid": "GPU-1"}
-    record = make_record(measured={**measured, "card": card, "card_peak_memory_bytes": 5})
+    record = make_record(facts={**measured, "card": card, "card_peak_memory_bytes": 5})
     frame = tidy([record])
     assert set(frame["card_watts"]) == {300.0}
     assert set(frame["joules_per_sample"]) == {measured["joules_per_sample"]}
@@ -142,7 +145,7 @@ def test_a_run_on_a_card_from_start_to_record(
     line["config"]["device"] = {"name": "h100", "kind": "gpu", "threads": None, "gpu": "H100"}
 
     record = train(line, place)
-    measured = record.measured
+    measured = record.facts
     assert measured["card"]["uuid"] == "GPU-a1"
     assert measured["threads"]["asked"] == min(8, len(read_topology()))
     assert measured["card_use"]["others"] == 1
@@ -155,4 +158,4 @@ def test_a_run_on_a_card_from_start_to_record(
     monkeypatch.setattr(worker.workers.machine, "gpus", lambda: TWO[:1])
     other = {**line, "name": "fake-lstm-keras-h100-fake-s0-r1", "repeat": 1}
     record = train(other, place)
-    assert record.measured.get("card") is None
+    assert record.measured.card is None

@@ -171,9 +171,9 @@ def test_the_peak_is_that_of_the_latest_run_of_the_configuration(place: Place) -
         """Of a configuration with records of these machines, repeats, peaks and starts."""
         for name, repeat, peak, started in records:
             made = make_record(machine=name, repeat=repeat)
-            of_run = {**made.measured, "peak_memory_bytes": peak}
+            of_run = {**made.facts, "peak_memory_bytes": peak}
             stamp = f"20261121T0{started}0000_000000Z"
-            write_record(place.results, replace(made, measured=of_run, started=stamp))
+            write_record(place.results, replace(made, facts=of_run, started=stamp))
         longer = make_record(machine=here, overrides={"rnn.x": "-s0-r0"})
         write_record(place.results, replace(longer, started="20991121T000000_000000Z"))
         runs = [make_record(machine=here).run, make_record(rnn="other").run]

@@ -84,13 +84,13 @@ def test_members_in_turns_have_the_known_ratios(place: Place) -> None:
         assert all(seconds > 0 for seconds in record.turns["reads"])
         excess = [seconds / slept - 1 for seconds, slept in slept_in_turns(record)]
         assert min(excess) >= 0 and sorted(excess)[len(excess) // 4] < 0.01
-        waited = phase_of(record, "train").details["waited"]
+        waited = phase_of(record, "train").details.waited
         assert waited > EPOCH, "its phase includes the others' turns"
         duration = record.phases[-1].end - record.phases[0].start
-        assert record.measured["wall_seconds"] < duration, "its share of the cohort's duration"
-        assert record.measured["revision"] == revision()
+        assert record.measured.wall_seconds < duration, "its share of the cohort's duration"
+        assert record.measured.revision == revision()
     # 0.6 to 0.8 if the others' turns counted. A busy host may stop one worker between epochs.
-    closures = sorted(abs(record.measured["closure"]) for record in records.values())
+    closures = sorted(abs(record.measured.closure) for record in records.values())
     assert closures[-2] < 0.5
     taken = sorted(
         (start, start + seconds)
@@ -111,7 +111,7 @@ def test_members_train_again_until_turns_are_the_share_of_the_round(place: Place
     runs = [as_run(line) for line in lines]
     share = Share(of_round=0.97, most_seconds=8)
     records = measure(runs, place, label="[1/1]", reference=runs[0].name, share=share)
-    further = {phase_of(each, "train_again").details["trainings"] for each in records.values()}
+    further = {phase_of(each, "train_again").facts["trainings"] for each in records.values()}
     (of_all,) = further
     assert of_all >= 1
 
@@ -119,7 +119,7 @@ def test_members_train_again_until_turns_are_the_share_of_the_round(place: Place
     effects = effects_of(by_rnn.values())
     for record in by_rnn.values():
         assert [epoch.epoch for epoch in record.epochs] == [1, 2, 3, 4], "of the first training"
-        assert abs(record.measured["closure"]) < 0.5
+        assert abs(record.measured.closure) < 0.5
         trained = phase_of(record, "train")
         starts = record.turns["start"]
         again = sum(start > trained.end for start in starts)

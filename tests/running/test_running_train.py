@@ -83,7 +83,7 @@ def test_a_run_leaves_its_record(place: Place, monkeypatch) -> None:
         "record": f"records/{record.machine}/{NAME}/{record.started}.json",
         "digest": "d" * 64,
         "verdict": record.verdict.status,
-        "wall_seconds": record.measured["wall_seconds"],
+        "wall_seconds": record.measured.wall_seconds,
     }
     assert read_records([result], place.results) == ({record.key: read_record(path)}, [])
     assert json.loads(path.read_text()) == msgspec.json.decode(msgspec.json.encode(record))
@@ -101,9 +101,9 @@ def test_a_run_leaves_its_record(place: Place, monkeypatch) -> None:
     assert all(0.01 <= epoch.seconds < within for epoch in record.epochs)
     assert record.hardware["machine"] == record.machine
     assert record.environment["fake"] == "1"
-    assert record.measured["threads"]["asked"] == 1
-    assert len(record.measured["threads"]["pinned_to"]) == 1
-    assert record.measured["garbage_lines"] == 0
+    assert record.facts["threads"]["asked"] == 1
+    assert len(record.facts["threads"]["pinned_to"]) == 1
+    assert record.facts["garbage_lines"] == 0
     # The worker's job file is removed; the files for people remain.
     assert {path.suffix for path in files(place, "2*")} == {".json", ".jsonl", ".log"}
     assert not files(place, "*.job.json")
@@ -289,7 +289,7 @@ def test_a_fault_in_the_model_is_a_void_record(
 @pytest.mark.fault("a worker prints garbage", "ignored and counted; the run is valid", "nothing")
 def test_garbage_among_the_events_is_counted_and_harmless(place: Place) -> None:
     record = train(planned(fault="garbage"), place)
-    assert record.measured["garbage_lines"] == 1
+    assert record.facts["garbage_lines"] == 1
     assert record.verdict.status != "void"
     assert len(record.epochs) == 2
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from rnnbench.records.record import Epoch, Phase, Reason
+from rnnbench.records.measured import Measured
+from rnnbench.records.record import Epoch, Phase, Reason, Verdict
 from rnnbench.running.verdict import VOID_CODES, closure, device_reasons, failure_reason, judge
 from rnnbench.running.worker import Outcome
+from tests.factory import measured_of
 
 
 def losses(*values: float | None) -> tuple[Epoch, ...]:
@@ -30,6 +34,10 @@ def kernel(found: str, expected: str | None) -> dict[str, Any]:
 
 def weights(canonical: str | None, started: str | None) -> dict[str, str | None]:
     return {"weights_sha256": canonical, "started_weights_sha256": started}
+
+
+def judged(measured: Mapping[str, object] = MappingProxyType({}), **given: Any) -> Verdict:
+    return judge(**{"phases": [], "epochs": FALLING, "measured": measured_of(measured), **given})
 
 
 FALLING = losses(2.0, 1.0)
@@ -69,13 +77,13 @@ GOOD_THREADS = {"asked": 2, "intra_op": 2, "inter_op": 2, "pinned_to": [0, 3]}
     ],
 )
 def test_a_good_run_is_clean(given: dict[str, Any]) -> None:
-    verdict = judge(**{"phases": [], "epochs": FALLING, "measured": {}, **given})
+    verdict = judged(**given)
     assert (verdict.status, verdict.reasons) == ("clean", ())
 
 
 def test_the_remedy_of_a_loss_that_was_never_finite_is_not_the_learning_rate() -> None:
     for epochs, at_fault in ((losses(None), "certificate"), (losses(2.0, None), "learning rate")):
-        (reason,) = judge([], epochs, {}).reasons
+        (reason,) = judge([], epochs, Measured()).reasons
         assert at_fault in reason.remedy
         assert ("learning rate" in reason.remedy) == (at_fault == "learning rate")
 
@@ -152,7 +160,7 @@ ALL_BAD = {"phases": [train(foreign=5.0)], "epochs": losses(1.0, None), "measure
 def test_reasons_of_a_suspect_or_void_run(
     given: dict[str, Any], status: str, reasons: dict[str, str]
 ) -> None:
-    verdict = judge(**{"phases": [], "epochs": FALLING, "measured": {}, **given})
+    verdict = judged(**given)
     assert [reason.code for reason in verdict.reasons] == list(reasons)
     assert verdict.status == status
     for reason in verdict.reasons:
@@ -196,11 +204,11 @@ def test_reasons_why_the_worker_ended_early(
 def test_the_load_is_a_share_of_the_time_in_which_the_run_did_not_wait() -> None:
     """It worked in 2 of 10 seconds, in which others used 0.2."""
     phase = Phase("train", 0.0, 10.0, True, {"waited": 8.0, "load": {"foreign": 0.2, "steal": 0.1}})
-    reasons = judge([phase], FALLING, {}).reasons
+    reasons = judge([phase], FALLING, Measured()).reasons
     assert [reason.text.split(" of ")[0] for reason in reasons] == [
         "other processes used 10%", "the hypervisor took 5%",
     ]  # fmt: skip
-    assert judge([phase], FALLING, {}, disturbed=turns(1, 1)).reasons == ()
+    assert judge([phase], FALLING, Measured(), disturbed=turns(1, 1)).reasons == ()
 
 
 def test_a_worker_that_finished_has_no_failure() -> None:
@@ -238,7 +246,7 @@ def test_closure_is_the_unexplained_share_of_the_whole() -> None:
     ],
 )
 def test_wrong_measurements_are_detected(seconds: tuple[float, ...], whole: float) -> None:
-    verdict = judge([], FALLING, {"closure": closed(*seconds, whole=whole)})
+    verdict = judge([], FALLING, measured_of({"closure": closed(*seconds, whole=whole)}))
     assert [reason.code for reason in verdict.reasons] == ["closure"]
 
 
@@ -257,7 +265,7 @@ def test_milliseconds_between_short_epochs_are_no_lost_epoch(
     whole = epochs * seconds + lost
     train = Phase("train", 0.0, whole, True, {"second_clock": whole})
     taken = [Epoch(n, 0.0, seconds, 10, 1, loss=1 / n) for n in range(1, epochs + 1)]
-    verdict = judge([train], taken, {"closure": lost / whole})
+    verdict = judge([train], taken, measured_of({"closure": lost / whole}))
     assert [reason.code for reason in verdict.reasons] == codes
 
 
@@ -313,7 +321,7 @@ TWO_K80 = {**K80, "further": [K80]}
     ],
 )
 def test_a_wrong_device_is_reported(device, measured, hardware, text) -> None:
-    (reason,) = device_reasons(device, measured, hardware)
+    (reason,) = device_reasons(device, measured_of(measured), hardware)
     assert reason.code == "wrong_device"
     assert text in reason.text
 
@@ -336,4 +344,4 @@ def test_a_wrong_device_is_reported(device, measured, hardware, text) -> None:
     ],
 )
 def test_the_requested_device_gives_no_reason(device, measured, hardware) -> None:
-    assert device_reasons(device, measured, hardware) == []
+    assert device_reasons(device, measured_of(measured), hardware) == []

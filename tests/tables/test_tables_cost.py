@@ -180,7 +180,7 @@ def test_the_run_is_the_unit_and_interval_ends_swap_for_rates():
 
 def with_facts(**facts) -> Record:
     record = make_record()
-    return replace(record, measured={**record.measured, **facts})
+    return replace(record, facts={**record.facts, **facts})
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_the_mfu_is_shown_with_reasons_if_a_device_states_its_peak(peaks):
 def on_card(joules: float | None, watts: float | None, **choices) -> Record:
     record = make_record(device="gpu", **choices)
     energy_of = {"joules_per_sample": joules, "card_watts": watts}
-    return replace(record, measured={**record.measured, **energy_of})
+    return replace(record, facts={**record.facts, **energy_of})
 
 
 def test_energy_by_hand():

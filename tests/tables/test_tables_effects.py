@@ -155,7 +155,7 @@ def a_round(first: int, keras: float, block: float, reads: float, cycles: int = 
         replace(
             record,
             hardware={**record.hardware, "processor": PROCESSOR},
-            measured={**record.measured, "reads_bytes": SIZE},
+            facts={**record.facts, "reads_bytes": SIZE},
             turns=slowed(record.turns, first, factor, reads),
         )
         for record, factor in zip(pair, (keras, block), strict=True)
@@ -266,9 +266,9 @@ def test_too_few_turns_have_no_effect() -> None:
 def test_reads_of_another_kind_have_a_level_of_their_own() -> None:
     """The duration depends on their size, the machine, the build and the device."""
     record = make_record(environment={"numpy": "2.3.5"}, hardware={"processor": PROCESSOR})
-    record = replace(record, measured={"reads_bytes": SIZE})
+    record = replace(record, facts={"reads_bytes": SIZE})
     assert source_of(record) == Source("testbox-0123abcd", PROCESSOR, SIZE, "current", "cpu_1")
     for numpy, is_known in (("1.25.2", False), ("1.26.0", True), ("2.0.0rc1", True), (None, False)):
         found = source_of(replace(record, environment={"numpy": numpy})).processor
         assert found == (PROCESSOR if is_known else "")
-    assert source_of(replace(record, measured={})).reads_bytes == BYTES
+    assert source_of(replace(record, facts={})).reads_bytes == BYTES

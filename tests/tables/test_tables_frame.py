@@ -46,15 +46,15 @@ def test_runs_and_order():
 @pytest.mark.parametrize(
     ("kernel", "texts"),
     [
-        ({"op": "B"}, ["op: B"]),
+        ({"found": ["block", "while"], "expected": None}, ["block, while"]),
         ({"found": [], "expected": ["while"]}, ["not attested: no kernel found"]),
         ({"found": [], "expected": None}, []),
     ],
 )
 def test_kernels(kernel, texts):
     measured = {"kernel": kernel}
-    void = make_record(rnn="cell", measured=measured, verdict="void")
-    table = kernels(tidy([make_record(measured=measured), make_record(rnn="block"), void]))
+    void = make_record(rnn="cell", facts=measured, verdict="void")
+    table = kernels(tidy([make_record(facts=measured), make_record(rnn="block"), void]))
     assert table["kernel"].tolist() == texts
     assert table["implementation"].tolist() == ["keras"] * len(texts)
     assert table["runs"].tolist() == [1] * len(texts)
@@ -65,7 +65,7 @@ def test_kernel_groups_name_the_variant_if_kernels_differ():
         records = []
         for why, overrides in shown:
             kernel = {"found": ["while"], "expected": None, "why_not_cudnn": why}
-            records.append(make_record(overrides=overrides, measured={"kernel": kernel}))
+            records.append(make_record(overrides=overrides, facts={"kernel": kernel}))
         return kernels_view(kernels(tidy(records)))
 
     plain = (["a CPU"], {"model.units": 8})
@@ -88,7 +88,7 @@ def test_a_reason_against_cudnn_is_one_value_whatever_text_it_has():
     for units, why in enumerate(reasons):
         kernel = {"found": ["while"], "expected": None, "why_not_cudnn": why}
         overrides = {"model.units": units}
-        records.append(make_record(overrides=overrides, measured={"kernel": kernel}))
+        records.append(make_record(overrides=overrides, facts={"kernel": kernel}))
     frame = tidy(records)
     whole = frame[frame["phase"] == "run"]
     assert whole["why_not_cudnn"].tolist() == [tuple(why) for why in reasons]

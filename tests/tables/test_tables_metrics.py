@@ -108,7 +108,7 @@ def test_show_has_the_metrics_of_the_last_epoch(capsys) -> None:
 def test_the_page_says_which_samples_have_weights(weighted, words) -> None:
     record = make_record()
     phases = [
-        replace(phase, details={"weighted": weighted}) if phase.name == "data" else phase
+        replace(phase, facts={"weighted": weighted}) if phase.name == "data" else phase
         for phase in record.phases
     ]
     found = conditions([replace(record, phases=phases)])["Training"]
@@ -119,8 +119,8 @@ def test_the_page_says_which_samples_have_weights(weighted, words) -> None:
 def test_the_page_names_the_layers_that_draw_random_numbers() -> None:
     records = [
         make_record(),
-        make_record(measured={"random_layers": ["mask"]}),
-        make_record(measured={"random_layers": ["mask", "noise"]}),
+        make_record(facts={"random_layers": ["mask"]}),
+        make_record(facts={"random_layers": ["mask", "noise"]}),
     ]
     assert "draw random numbers: `mask`, `noise` of digits_rnn. " in random_note(records)
     assert random_note(records[:1]) == ""
@@ -135,7 +135,7 @@ def test_the_page_names_the_layers_that_draw_random_numbers() -> None:
 )
 def test_the_page_names_what_a_model_compiles_itself(rate, words) -> None:
     facts = {"loss": "mse", "optimizer": {"class_name": "Adam", "learning_rate": rate}}
-    record = make_record(measured=facts)
+    record = make_record(facts=facts)
     model = {**record.run.config["model"], "loss": None, "optimizer": None}
     config = {**record.run.config, "model": model}
     found = conditions([replace(record, config=config)])["Training"]
@@ -143,6 +143,6 @@ def test_the_page_names_what_a_model_compiles_itself(rate, words) -> None:
 
 
 def test_what_the_model_states_goes_before_what_it_compiles() -> None:
-    record = make_record(measured={"loss": "mse", "optimizer": {"class_name": "Ftrl"}})
+    record = make_record(facts={"loss": "mse", "optimizer": {"class_name": "Ftrl"}})
     found = conditions([record])["Training"]
     assert "loss sparse_categorical_crossentropy" in found and "Ftrl" not in found

@@ -24,8 +24,8 @@ def test_a_row_of_a_run_by_hand() -> None:
     record = make_record(
         seed=1, repeat=2, epoch_seconds=[9.0, 1.0, 2.0, 3.0], verdict="suspect", order=7, block=3
     )
-    measured = {**record.measured, "joules_per_sample": 0.25, "card_watts": 70.0}
-    (row,) = runs(tidy([replace(record, measured=measured)])).to_dict("records")
+    measured = {**record.facts, "joules_per_sample": 0.25, "card_watts": 70.0}
+    (row,) = runs(tidy([replace(record, facts=measured)])).to_dict("records")
     expected = {
         **WHICH,
         "name": record.name, "verdict": "suspect", "started": record.started,
@@ -33,7 +33,7 @@ def test_a_row_of_a_run_by_hand() -> None:
         "epochs": 4, "median_epoch_seconds": 2.0, "import_seconds": 4.9, "data_seconds": 0.02,
         "build_seconds": 0.3, "first_step_seconds": 1.1, "warmup_seconds": 0.4,
         "evaluate_seconds": 0.05, "predict_seconds": 0.05,
-        "wall_seconds": record.measured["wall_seconds"], "peak_memory_bytes": 612_345_678,
+        "wall_seconds": record.measured.wall_seconds, "peak_memory_bytes": 612_345_678,
         "parameters": 19_402, "joules_per_sample": 0.25, "card_watts": 70.0, "acc": 0.97,
         "val_acc": 0.97, "record": record.key,
     }  # fmt: skip
@@ -49,8 +49,7 @@ def test_runs_are_listed_by_their_start_even_without_an_epoch() -> None:
     whole = {"samples": 359}  # calls that were not timed
     record = make_record(started=later)
     phases = [
-        replace(phase, details=whole) if phase.name == "predict" else phase
-        for phase in record.phases
+        replace(phase, facts=whole) if phase.name == "predict" else phase for phase in record.phases
     ]
     table = runs(tidy([replace(record, phases=tuple(phases)), untrained]))
     assert table["rnn"].tolist() == ["block", "keras"] and table["epochs"].tolist() == [0, 5]
@@ -142,7 +141,7 @@ def test_a_member_without_turns_has_no_rows() -> None:
 def test_the_import_of_a_forked_worker_includes_that_of_its_importer() -> None:
     record = make_record()
     phases = tuple(
-        replace(phase, details={"before_fork": 2.0}) if phase.name == "import" else phase
+        replace(phase, facts={"before_fork": 2.0}) if phase.name == "import" else phase
         for phase in record.phases
     )
     forked = replace(record, phases=phases)

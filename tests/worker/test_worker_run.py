@@ -18,6 +18,7 @@ from rnnworker.events import Events
 from rnnworker.frameworks import fake
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.turns import Phases, Turns
+from tests.factory import measured_of
 
 KERNEL = {"found": ["while"], "expected": ["while"], "why_not_cudnn": ["the device is a CPU"]}
 CONFIG = {
@@ -109,7 +110,9 @@ def test_the_order_of_a_run(execute) -> None:
 def test_a_warm_started_run_is_void(execute, warm: bool, codes: list) -> None:
     _, events = execute(warm)
     facts = assemble.facts_of(events, "measured")
-    judged = verdict.judge(assemble.phases_of(events), assemble.epochs_of(events), facts)
+    judged = verdict.judge(
+        assemble.phases_of(events), assemble.epochs_of(events), measured_of(facts)
+    )
     assert [r.code for r in judged.reasons if r.code == "warm_start"] == codes
     assert (judged.status == "void") is bool(codes)
 

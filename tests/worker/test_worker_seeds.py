@@ -338,7 +338,7 @@ def test_the_optimizer_has_the_settings_of_the_yaml(runs: Callable) -> None:
 def evaluated(events: list[dict[str, Any]]) -> dict[str, Any]:
     """The result of evaluating the trained model."""
     (phase,) = (phase for phase in phases_of(events) if phase.name == "evaluate")
-    return phase.details["result"]
+    return phase.facts["result"]
 
 
 @pytest.mark.parametrize("build", KERAS_OF)

@@ -87,7 +87,7 @@ def excess(measured: Sequence[float], slept: Sequence[float]) -> float:
 def test_measured_times_are_the_slept_ones(records) -> None:
     assert len(records) == 9
     for record in records:
-        slept = phase_of(record, "train").details["slept"]
+        slept = phase_of(record, "train").facts["slept"]
         step = EPOCH_SECONDS[record.run.choices["rnn"]] / STEPS
         assert min(took for _, took in slept["step"]) >= step
         pairs = [
@@ -95,7 +95,7 @@ def test_measured_times_are_the_slept_ones(records) -> None:
             ([e.val_seconds for e in record.epochs], slept["validation"]),
         ]
         for phase, seconds in CALLS.items():
-            details = phase_of(record, phase).details
+            details = phase_of(record, phase).facts
             measured = [details["first_call"], *details["calls"]]
             assert min(details["result"]["slept"]) >= seconds
             pairs.append((measured, details["result"]["slept"]))

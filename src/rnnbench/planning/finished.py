@@ -155,7 +155,7 @@ def _runs_of(records: Iterable[Record], rounds: Iterable[Round]) -> list[Finishe
             FinishedRun(
                 name=record.name,
                 device=record.run.choices.get("device", ""),
-                wall_seconds=record.measured.get("wall_seconds"),
+                wall_seconds=record.measured.wall_seconds,
                 value=run_value(record, effect),
             )
         )

@@ -87,10 +87,10 @@ class Job:
 
     @cached_property
     def threads(self) -> int:
-        return int(self.asked["threads"])
+        return int(self.for_worker["threads"])
 
     @cached_property
-    def asked(self) -> dict[str, Any]:
+    def for_worker(self) -> dict[str, Any]:
         """The worker's job for the config. Raises `RunError` for more threads than cores."""
         return job_of(self.config, self.root, pinned_md5=self.pinned_md5)
 
@@ -195,7 +195,7 @@ def _prepared(job: Job, say: Callable[[str], None]) -> Prepared:
     say(f"{trains}exports the model and computes what the answers should be")
     facts = {
         "config": job.config,
-        "data": job.asked["dataset"],
+        "data": job.for_worker["dataset"],
         "pinned_md5": job.pinned_md5,
         "batches": list(job.batches),
         "runtimes": msgspec.to_builtins(job.runtimes),

@@ -4,7 +4,7 @@ them is an error or a forgery, and no table has to expect one."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -23,68 +23,40 @@ Index = Annotated[int, Meta(ge=0, le=10**6)]
 Peak = Annotated[float, Meta(gt=0, le=1e6)]  # TFLOP/s
 Section = Mapping[str, object]
 Kinds = Mapping[str, object]  # name → the type of the value
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
-class Kernel(msgspec.Struct):
-    found: list[str] | None = None
-    expected: list[str] | None = None
-    why_not_cudnn: list[str] | None = None
+class Named(msgspec.Struct, frozen=True):
+    name: str = ""
 
 
-class Card(msgspec.Struct):
-    name: str | None = None
-    further: list[Section] | None = None
-
-
-class Model(msgspec.Struct):
+class Model(Named, frozen=True):
     batch: Positive | None = None
-    optimizer: object = None
+    optimizer: Named | None = None
+    embedding: object = None
 
 
-class Options(msgspec.Struct):
+class Rnn(msgspec.Struct, frozen=True):
+    about: str | None = None
     options: Section | None = None
 
 
-class Name(msgspec.Struct):
-    name: str | None = None
+class Build(Named, frozen=True):
+    framework: str = ""
 
 
-# Values that tables or reports read. Others may have any type and are only shown.
-MEASURED: Kinds = {
-    "wall_seconds": Seconds,
-    "peak_memory_bytes": Count,
-    "parameters": Count,
-    "joules_per_sample": Amount,
-    "card_watts": Amount,
-    "kernel": Kernel | str | list[str],
-    "card": Card,
-    "reads_bytes": Count,
-    "flops_per_sample": Amount,
-    "timesteps": Positive,
-    "optimizer": Section,
-    "random_layers": list[str],
-}
-DETAILS: Kinds = {
-    "load": dict[str, Number],
-    "waited": Seconds,
-    "samples": Count,
-    "first_call": Seconds,
-    "calls": list[Seconds],
-    "set_up": Seconds,
-    "tear_down": Seconds,
-    "second_clock": Seconds,
-    "before_fork": Seconds,
-    "weighted": list[Literal["train", "val"]],
-}
-CONFIG: Kinds = {
-    "model": Model,
-    "rnn": Options,
-    "dataset": Name,
-    "cell": Section,
-    "device": Section,
-    "build": Section,
-    "precision": str,
-}
+class Sections(msgspec.Struct, frozen=True):
+    """What tables and reports read of a config. Its other keys may have any type."""
+
+    model: Model = Model()
+    rnn: Rnn = Rnn()
+    dataset: Named = Named()
+    build: Build = Build()
+    cell: Section = {}
+    device: Section = {}
+    precision: str = "float32"
+
+
 TURN: Kinds = {
     "turn": Index,
     "cycle": Index,
@@ -97,9 +69,9 @@ TURN: Kinds = {
     "cores": Positive,
     "reads": Duration,
 }
-NEEDED_OF_A_TURN = ("turn", "cycle", "start", "seconds", "steps", "full")
+KNOWN_OF_A_TURN = ("turn", "cycle", "start", "seconds", "steps", "full")
 _COLUMNS: Kinds = {
-    name: list[kind] if name in NEEDED_OF_A_TURN else list[kind | None]  # type: ignore[valid-type]
+    name: list[kind] if name in KNOWN_OF_A_TURN else list[kind | None]  # type: ignore[valid-type]
     for name, kind in TURN.items()
 }
 
@@ -125,6 +97,22 @@ def fitting(values: Mapping[str, object], kinds: Kinds) -> dict[str, object]:
     return {name: value for name, value in values.items() if not misfit(name, value, kinds)}
 
 
+def kinds_of(kind: type[msgspec.Struct]) -> Kinds:
+    """The types of the fields of `kind`."""
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
+
+
+def decoded(field: str, values: Mapping[str, object], kind: type[Kind]) -> Kind:
+    """Those of the `values` that `kind` has; one that is None gets its default. Raises as `check`
+    if one does not fit."""
+    known = {name: value for name, value in values.items() if value is not None}
+    try:
+        return msgspec.convert(known, kind)
+    except msgspec.ValidationError:
+        check(field, values, kinds_of(kind))
+        raise
+
+
 def check(field: str, values: Mapping[str, object], kinds: Kinds) -> None:
     """Raises a `ValueError` that names the key if one of `values` does not fit its kind."""
     for name, value in values.items():
@@ -135,8 +123,8 @@ def check(field: str, values: Mapping[str, object], kinds: Kinds) -> None:
 
 def check_turns(turns: Mapping[str, Any]) -> None:
     """Raises a `ValueError` unless `turns` has the columns of a record's turns, of equal length, or
-    none."""
-    lacking = set(NEEDED_OF_A_TURN) - set(turns)
+    none. Older records have no ``reads``."""
+    lacking = set(TURN) - {"reads"} - set(turns)
     if turns and lacking:
         raise ValueError(f"turns has no {' and no '.join(sorted(lacking))}")
     lengths = {len(column) for column in turns.values()}

@@ -13,6 +13,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
@@ -29,6 +30,7 @@ from rnnbench.records.bounds import (
     check_path_component,
     check_timestamp,
 )
+from rnnbench.records.measured import Details, Measured
 from rnnbench.records.overrides import Settings, last_component
 
 SCHEMA = 4
@@ -74,7 +76,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_path_component("name", self.name)
-        bounds.check("config", self.config, bounds.CONFIG)
+        _ = self.sections  # refuses what does not fit
+
+    @property
+    def sections(self) -> bounds.Sections:
+        """Its `config`, with types."""
+        return bounds.decoded("config", self.config, bounds.Sections)
 
     @property
     def configuration(self) -> str:
@@ -125,21 +132,23 @@ class Phase(Part, frozen=True):
     - `start`, `end`: seconds on the host's monotonic clock (since boot), so that intervals of
       different processes on one host can be compared.
     - `timed`: whether no other process of rnnbench may work on the host in the meantime.
-    - `details`: facts of this phase only. ``evaluate`` and ``predict`` have ``samples`` (per call),
-      ``first_call`` (seconds) and ``calls`` (seconds of each later call). Each timed phase has
-      ``load``: CPU seconds of the host and of the run itself.
+    - `facts`: of this phase only, as in its file; `details`: those that are read here.
     """
 
     name: str
     start: Moment
     end: Moment
     timed: bool = False
-    details: Mapping[str, Any] = {}
+    facts: Mapping[str, object] = msgspec.field(name="details", default={})
 
     def __post_init__(self) -> None:
         if not self.start <= self.end:
             raise ValueError(f"{self.name[:80]!r} ends before it starts")
-        bounds.check("details", self.details, bounds.DETAILS)
+        _ = self.details  # refuses what does not fit
+
+    @property  # not cached: the details of 10,000 records would take 40 MB
+    def details(self) -> Details:
+        return bounds.decoded("details", self.facts, Details)
 
     @property
     def seconds(self) -> float:
@@ -148,7 +157,7 @@ class Phase(Part, frozen=True):
     @property
     def took(self) -> float:
         """The seconds; of the import of a forked worker, with those of its importer."""
-        return self.seconds + (self.details.get("before_fork") or 0.0)
+        return self.seconds + self.details.before_fork
 
 
 class Epoch(Part, frozen=True):
@@ -235,14 +244,12 @@ class RoundFacts(Part, frozen=True, kw_only=True):
         return len(self.members) > 1
 
 
-class Record(Part, frozen=True, kw_only=True):
+class Record(Part, frozen=True, kw_only=True, dict=True):
     """One run as it was measured. See ``docs/formats.md``, "Record".
 
     - `run`: as it was planned.
     - `environment`: facts about the build; `hardware`: facts about the machine.
-    - `measured`: facts read after the run: ``peak_memory_bytes``, ``weights_sha256``,
-      ``parameters``, ``threads``, ``wall_seconds`` (its share of its cohort's duration),
-      ``closure``, ….
+    - `facts`: all facts of its ``measured``, as in its file; `measured`: those that are read here.
     - `round`: in which it was measured.
     - `turns`: the turns of the training, as lists of equal length: ``turn`` and ``cycle`` of the
       round; ``start`` (monotonic), ``seconds`` and ``steps`` of the timed part; ``full`` (as long
@@ -263,7 +270,7 @@ class Record(Part, frozen=True, kw_only=True):
     hardware: Mapping[str, Any]
     phases: tuple[Phase, ...]
     epochs: tuple[Epoch, ...]
-    measured: Mapping[str, Any]
+    facts: Mapping[str, object] = msgspec.field(name="measured")
     verdict: Verdict
     round: RoundFacts
     turns: Mapping[str, list[Any]]
@@ -274,8 +281,12 @@ class Record(Part, frozen=True, kw_only=True):
             check_path_component(field, getattr(self, field))
         check_timestamp("started", self.started)
         check_timestamp("finished", self.finished)
-        bounds.check("measured", self.measured, bounds.MEASURED)
+        _ = self.measured  # refuses what does not fit
         bounds.check_turns(self.turns)
+
+    @cached_property
+    def measured(self) -> Measured:
+        return bounds.decoded("measured", self.facts, Measured)
 
     @property
     def name(self) -> str:

@@ -78,7 +78,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             record=record.path,
             digest=record.run.digest,
             verdict=record.verdict.status,
-            wall_seconds=record.measured.get("wall_seconds"),
+            wall_seconds=record.measured.wall_seconds,
         )
 
     @property

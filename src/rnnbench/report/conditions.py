@@ -163,15 +163,15 @@ def _hyperparameters(record: Record) -> dict[str, Any]:
     phases of the `record`.
     """
     model = dict(record.run.config.get("model") or {})
-    compiled = record.measured.get("optimizer") or {}
-    rate = compiled.get("learning_rate")
+    compiled = record.measured.optimizer
+    rate = compiled.learning_rate
     if isinstance(rate, float):
         rate = f"{rate:.6g}"  # stored in single precision
     if isinstance(rate, Mapping):  # a schedule
         rate = rate.get("class_name")
-    reported = {"name": compiled.get("class_name"), "learning_rate": rate}
+    reported = {"name": compiled.class_name, "learning_rate": rate}
 
-    model["loss"] = model.get("loss") or record.measured.get("loss")
+    model["loss"] = model.get("loss") or record.measured.loss
     optimizer = model.pop("optimizer", None) or reported
     if isinstance(optimizer, Mapping):
         settings = dict(optimizer)
@@ -182,7 +182,6 @@ def _hyperparameters(record: Record) -> dict[str, Any]:
         model["training samples"] = record.epochs[0].samples
     for phase in record.phases:
         if phase.name == "data":
-            weighted = phase.details.get("weighted") or ()
-            model["sample weights"] = " and ".join(PARTS[part] for part in weighted)
+            model["sample weights"] = " and ".join(PARTS[part] for part in phase.details.weighted)
             break
     return model

@@ -199,17 +199,17 @@ def optimizer_notes(records: Iterable[Record]) -> Iterator[str]:
     """
     builds: dict[tuple[str, str], dict[str, str]] = {}  # by model and sentence: framework of each
     for record in records:
-        model = record.run.config.get("model", {})
-        build = record.run.config.get("build", {})
-        optimizer = str((model.get("optimizer") or {}).get("name")).lower()
+        sections = record.run.sections
+        model = sections.model
+        optimizer = model.optimizer.name.lower() if model.optimizer else ""
         sentences = []
         if optimizer == "rmsprop":
             sentences.append(EPSILON)
-        if "embedding" in model and optimizer in SQUARE_AVERAGING:
+        if model.embedding is not None and optimizer in SQUARE_AVERAGING:
             sentences.append(ROWS)
         for sentence in sentences:
-            of_model = builds.setdefault((str(model.get("name")), sentence), {})
-            of_model[f"`{build.get('name')}`"] = str(build.get("framework"))
+            of_model = builds.setdefault((model.name, sentence), {})
+            of_model[f"`{sections.build.name}`"] = sections.build.framework
 
     for (model_name, sentence), frameworks in builds.items():
         some = []
@@ -363,7 +363,7 @@ def random_note(records: Sequence[Record]) -> str:
     """
     layers = defaultdict(list)
     for record in records:
-        for name in record.measured.get("random_layers") or ():
+        for name in record.measured.random_layers:
             layers[record.run.choices["model"]].append(f"`{name}`")
     if not layers:
         return ""

@@ -21,7 +21,6 @@ from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, view_of
 from rnnbench.tables.estimates import columns_of_record
 from rnnbench.tables.runs import provenance
-from rnnworker.cards import all_cards
 
 MANY = 300  # runs; if there are more, the page has a line per run and no raw epochs
 VALUES = 12  # of a key, shown in the configuration
@@ -148,16 +147,13 @@ def _facts(record: Record) -> dict[str, str]:
         "build lock": identity.get("build_lock"),
         "dataset md5": identity.get("dataset_md5"),
         "worker code": identity.get("worker"),
-        "code revision": measured.get("revision") or "not recorded",
+        "code revision": measured.revision or "not recorded",
     }
-    cards = all_cards(measured.get("card"))
+    cards = measured.card_names
     if cards:
-        name = cards[0].get("name") or ""
-        if len(cards) > 1:
-            name = f"{len(cards)} × {name}"
-        facts["GPU"] = name
-    joules = measured.get("joules_per_sample")
-    watts = measured.get("card_watts")
+        facts["GPU"] = cards[0] if len(cards) == 1 else f"{len(cards)} × {cards[0]}"
+    joules = measured.joules_per_sample
+    watts = measured.card_watts
     if joules is not None and watts is not None:
         facts["energy"] = f"{joules:.3g} J per sample, at {watts:.0f} W"
     return {name: str(value) for name, value in facts.items() if value}

@@ -90,8 +90,8 @@ class Tables:
         self.palette = colours(self.time["implementation"])
         self.about_rnn: dict[str, str] = {}
         for record in self.by_start:
-            choice = record.run.config.get("rnn") or {}
-            self.about_rnn[record.run.choices.get("rnn", "")] = str(choice.get("about") or "")
+            about = record.run.sections.rnn.about or ""
+            self.about_rnn[record.run.choices.get("rnn", "")] = about
         self.contests = contests(self.measured, self.time)
         self.group_axes = self.measured.group_axes
         groups = {contest.values(self.group_axes) for contest in self.contests}

@@ -164,7 +164,7 @@ def print_history(
     lines = []
     for number, own in enumerate(measurements, 1):
         versions = n.few(map(software, own), 2, "; ")
-        revisions = [str(record.measured.get("revision") or "")[:7] for record in own]
+        revisions = [record.measured.revision[:7] for record in own]
         code = n.few(filter(None, revisions), 2, ", ") or "not recorded"
         started = n.moment(min(record.started for record in own))
         runs = n.counted(sum(not record.is_companion for record in own), "run")
@@ -287,13 +287,12 @@ def print_run(record: Record, place: str) -> None:
 
     phases = []
     for phase in record.phases:
-        before_fork = phase.details.get("before_fork")
-        waited = phase.details.get("waited")
+        details = phase.details
         remark = ""
-        if before_fork:
-            remark = f"{n.plain(before_fork)} of it before the fork"
-        elif waited:
-            remark = f"{n.plain(waited)} of it waiting"
+        if details.before_fork:
+            remark = f"{n.plain(details.before_fork)} of it before the fork"
+        elif details.waited:
+            remark = f"{n.plain(details.waited)} of it waiting"
         phases.append((phase.name, n.plain(phase.took), remark))
     console.print(_table(("phase", "seconds", ""), phases))
 

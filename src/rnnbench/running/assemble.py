@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from rnnbench.records import bounds
+from rnnbench.records.measured import Details, Measured
 from rnnbench.records.record import Epoch, Phase, Reason, Record, RoundFacts, Run, disturbed_cycles
 from rnnbench.running import verdict
 from rnnbench.running.card_use import card_use
@@ -89,7 +90,7 @@ def _record(
     events = outcome.events
     phases = phases_of(events)
     epochs = epochs_of(events)
-    measured = {
+    facts = {
         **facts_of(events, "measured"),
         "closure": verdict.closure(phases, epochs),
         "wall_seconds": outcome.seconds,
@@ -97,7 +98,8 @@ def _record(
         "asleep": asleep,
         **card_use(events, epochs),
     }
-    measured = bounds.fitting(measured, bounds.MEASURED)
+    facts = bounds.fitting(facts, _FACTS)
+    measured = bounds.decoded("measured", facts, Measured)
 
     hardware = {**trained.hardware, **facts_of(events, "hardware")}
     failure = verdict.failure_reason(outcome)
@@ -117,7 +119,7 @@ def _record(
         hardware=hardware,
         phases=phases,
         epochs=epochs,
-        measured=measured,
+        facts=facts,
         verdict=verdict.judge(
             phases,
             epochs,
@@ -229,7 +231,7 @@ def phases_of(events: Events) -> tuple[Phase, ...]:
             continue
         details = event.get("details")
         if isinstance(details, Mapping):
-            details = bounds.fitting(details, bounds.DETAILS)
+            details = bounds.fitting(details, _DETAILS)
             ended.append(
                 {
                     **event,
@@ -265,7 +267,7 @@ def epochs_of(events: Sequence[Facts]) -> tuple[Epoch, ...]:
 
 def _valid(events: Iterable[Facts], kind: type[Part]) -> Iterator[Part]:
     """The parts of a record that the well-formed ones of `events` describe."""
-    fields = kind.__struct_fields__
+    fields = kind.__struct_encode_fields__
     for event in events:
         with suppress(msgspec.ValidationError):
             known = {name: event[name] for name in fields if name in event}
@@ -285,18 +287,6 @@ def facts_of(events: Events, topic: str) -> dict[str, Any]:
     return facts
 
 
-class Threads(msgspec.Struct):
-    """`pinned_to`: the cores to which a worker was pinned."""
-
-    pinned_to: list[Any] = []
-
-
 # Facts that the verdict or the tables read. All other facts are recorded as reported.
-_FACTS = {
-    **bounds.MEASURED,
-    "kernel": bounds.Kernel,
-    "threads": Threads,
-    "framework_devices": list,
-    "framework_cards": list,
-    "gpus": list[dict[Any, Any]],
-}
+_DETAILS = bounds.kinds_of(Details)
+_FACTS = {**bounds.kinds_of(Measured), "gpus": list[dict[Any, Any]]}

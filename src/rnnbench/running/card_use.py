@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from rnnbench.records.measured import CardUse
 from rnnbench.records.record import Epoch, Reason
-from rnnbench.running.worker import Events, Facts
+from rnnbench.running.worker import Events
 
 HEAT_SHARE = 0.01  # of the training, in which the clocks were reduced
 
@@ -133,22 +134,16 @@ def _share(differences: Sequence[float | None], seconds: float) -> float | None:
     return max(known) / seconds
 
 
-def card_reasons(use: Facts) -> Iterator[Reason]:
-    """Why a ``card_use`` makes a run suspect.
-
-    `use`: as from `card_use`; empty if the card was not sampled.
-    """
-    heat = use.get("heat") or 0.0
-    if heat > HEAT_SHARE:
-        text = f"heat reduced the card's clocks for {heat:.0%} of the training"
+def card_reasons(use: CardUse) -> Iterator[Reason]:
+    """Why the `use` of a card makes a run suspect."""
+    if use.heat is not None and use.heat > HEAT_SHARE:
+        text = f"heat reduced the card's clocks for {use.heat:.0%} of the training"
         yield Reason("card_hot", text, "improve the cooling and measure the run again.")
-    others = use.get("others")
-    if others:
-        noun = "process" if others == 1 else "processes"
-        text = f"{others} other {noun} used the card"
+    if use.others:
+        noun = "process" if use.others == 1 else "processes"
+        text = f"{use.others} other {noun} used the card"
         yield Reason("card_shared", text, "stop them and measure the run again.")
-    errors = use.get("ecc")
-    if errors:
-        noun = "error" if errors == 1 else "errors"
-        text = f"the card's memory had {errors} uncorrected {noun}"
+    if use.ecc:
+        noun = "error" if use.ecc == 1 else "errors"
+        text = f"the card's memory had {use.ecc} uncorrected {noun}"
         yield Reason("card_ecc", text, "measure on another card.")

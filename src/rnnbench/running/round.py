@@ -27,7 +27,7 @@ from rnnbench.errors import RecordError, RunError
 from rnnbench.records import timestamps
 from rnnbench.records.record import Reason, Record, Run, Verdict
 from rnnbench.records.rounds import as_planned, records_at
-from rnnbench.records.store import UNREADABLE, Place, read_json, record_files, write_record
+from rnnbench.records.store import UNREADABLE, Place, read_record, record_files, write_record
 from rnnbench.running import attempt, worker
 from rnnbench.running.assemble import Trained, records_of
 from rnnbench.running.progress import Progress, print_progress
@@ -156,9 +156,12 @@ class LocalRound(Measuring):
             # The pattern matches `…-s0-r0` of a configuration with further overrides, too.
             name = re.compile(re.escape(configuration) + r"-s\d+-r\d+")
             files = {file.name: file for file in found if name.fullmatch(file.parent.name)}
-            with suppress(RecordError, KeyError, TypeError, ValueError):
-                latest = read_json(files[max(files)])
-                peaks.append(int(latest["measured"]["peak_memory_bytes"]))
+            if not files:
+                continue
+            with suppress(RecordError):
+                peak = read_record(files[max(files)]).measured.peak_memory_bytes
+                if peak is not None:
+                    peaks.append(peak)
         return peaks
 
     def records_of(self, planned: Sequence[Run]) -> dict[str, Record]:
@@ -244,10 +247,10 @@ class LocalRound(Measuring):
         for record in sorted(made.values(), key=lambda record: not record.is_companion):
             if record.name in measured.again:
                 continue
-            facts = {**record.measured, "revision": self.code}
+            facts = {**record.facts, "revision": self.code}
             if slurm:
                 facts["job"] = {**slurm, "log": f"records/{record.key}.log"}
-            complete = replace(record, measured=facts)
+            complete = replace(record, facts=facts)
             write_record(self.place.results, complete)
             if not record.is_companion:
                 self.records[record.name] = complete

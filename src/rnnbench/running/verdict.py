@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 
+from rnnbench.records.measured import Asleep, Details, Kernel, Measured, Precision
 from rnnbench.records.record import Epoch, Phase, Reason, Verdict
 from rnnbench.running.card_use import card_reasons
 from rnnbench.running.worker import Facts, Outcome
@@ -50,28 +50,28 @@ Reasons = Iterator[Reason]
 def judge(
     phases: Sequence[Phase],
     epochs: Sequence[Epoch],
-    measured: Facts,
+    measured: Measured,
     failure: Reason | None = None,
     device: Sequence[Reason] = (),
     disturbed: Sequence[bool] = (),
 ) -> Verdict:
     """The verdict on a run, with the reasons for it.
 
-    - `phases`, `epochs`, `measured`: as in its record.
+    - `phases`, `epochs`, `measured`: of its record.
     - `failure`: the `failure_reason`.
     - `device`: the `device_reasons`.
     - `disturbed`: of each of the run's turns, whether other processes used the cores.
     """
     reasons = [
         *device,
-        *_kernel(measured.get("kernel") or {}),
-        *_precision(measured.get("precision")),
+        *_kernel(measured.kernel),
+        *_precision(measured.precision),
         *_start(measured),
         *_loss(epochs),
         *_load(phases, measured, disturbed),
-        *_spins(measured.get("asleep") or {}),
-        *card_reasons(measured.get("card_use") or {}),
-        *_closure(measured.get("closure") or 0.0, phases, epochs),
+        *_spins(measured.asleep),
+        *card_reasons(measured.card_use),
+        *_closure(measured.closure, phases, epochs),
     ]
     if failure:
         reasons.insert(0, failure)
@@ -149,33 +149,33 @@ def closure(phases: Sequence[Phase], epochs: Sequence[Epoch]) -> float | None:
     slow.
     """
     training = _training(phases)
-    set_up = training.get("set_up")
-    tear_down = training.get("tear_down")
-    whole = training.get("second_clock")
-    if not epochs or set_up is None or tear_down is None or not whole:
+    whole = training.second_clock
+    if not epochs or training.set_up is None or training.tear_down is None or not whole:
         return None
 
     took = sum(epoch.seconds if epoch.took is None else epoch.took for epoch in epochs)
     validated = sum(epoch.val_seconds or 0.0 for epoch in epochs)
-    return float(1.0 - (set_up + (took + validated) + tear_down) / whole)
+    return float(1.0 - (training.set_up + (took + validated) + training.tear_down) / whole)
 
 
-def _training(phases: Sequence[Phase]) -> Facts:
+def _training(phases: Sequence[Phase]) -> Details:
     """The details of the training phase."""
     for phase in phases:
         if phase.name == "train":
             return phase.details
-    return {}
+    return Details()
 
 
 def _closure(
-    value: float,
+    value: float | None,
     phases: Sequence[Phase],
     epochs: Sequence[Epoch],
 ) -> Reasons:
     """A closure makes the run suspect if it is a large share of the training and longer than Keras
     takes between epochs. `value`: the `closure`."""
-    whole = _training(phases).get("second_clock") or math.inf
+    if value is None:
+        return
+    whole = _training(phases).second_clock or math.inf
     is_long = abs(value) * whole > BETWEEN_EPOCHS * len(epochs)
     if is_long and abs(value) > CLOSURE:
         yield Reason(
@@ -187,17 +187,15 @@ def _closure(
         )
 
 
-def _kernel(kernel: Facts) -> Reasons:
+def _kernel(kernel: Kernel) -> Reasons:
     """Compares the kernels that ran with those that the label promises.
 
-    A contradiction makes the run void; if no kernel was observed, it is suspect. `kernel`: with
-    ``expected`` (None promises nothing) and ``found``.
+    A contradiction makes the run void; if no kernel was observed, it is suspect.
     """
-    expected = kernel.get("expected")
-    found = sorted(kernel.get("found") or [])
-    if expected is None or found == sorted(expected):
+    found = sorted(kernel.found)
+    if kernel.expected is None or found == sorted(kernel.expected):
         return
-    promised = " and ".join(sorted(expected))
+    promised = " and ".join(sorted(kernel.expected))
     if found:
         yield Reason(
             "wrong_kernel",
@@ -211,22 +209,19 @@ def _kernel(kernel: Facts) -> Reasons:
         yield Reason("not_attested", text, remedy)
 
 
-def _precision(used: Any) -> Reasons:
-    """Compares the precision read back from the layers with the requested one.
-
-    `used`: the worker's fact about it, or None.
-    """
-    if isinstance(used, Mapping) and used.get("as_asked") is False:
-        read = f"policy {used.get('policy')}, layers {used.get('layers')}, TF32 {used.get('tf32')}"
-        text = f"computed with {read} instead of {used.get('asked')}"
+def _precision(used: Precision) -> Reasons:
+    """Compares the precision read back from the layers with the requested one."""
+    if used.as_asked is False:
+        read = f"policy {used.policy}, layers {list(used.layers)}, TF32 {used.tf32}"
+        text = f"computed with {read} instead of {used.asked}"
         yield Reason("wrong_precision", text, "choose a precision this implementation supports.")
 
 
-def _start(measured: Facts) -> Reasons:
+def _start(measured: Measured) -> Reasons:
     """Compares the weights right before training with the canonical ones of model and seed."""
-    canonical = measured.get("weights_sha256")
-    started = measured.get("started_weights_sha256")
-    if None not in (canonical, started) and canonical != started:
+    canonical = measured.weights_sha256
+    started = measured.started_weights_sha256
+    if canonical and started and canonical != started:
         text = "training did not start from the canonical weights of its model and seed"
         remedy = "let no function of the model change its weights after it was built."
         yield Reason("warm_start", text, remedy)
@@ -259,7 +254,7 @@ def _loss(epochs: Sequence[Epoch]) -> Reasons:
 
 def _load(
     phases: Sequence[Phase],
-    measured: Facts,
+    measured: Measured,
     disturbed: Sequence[bool],
 ) -> Reasons:
     """Load of other processes in a run's phases and in its turns.
@@ -269,29 +264,26 @@ def _load(
     in_turns = len(disturbed) > 1
     # Other processes on the cores that feed a card matter only once those cores are scarce.
     cores = 1
-    if measured.get("card"):
-        threads = measured.get("threads") or {}
-        cores = len(threads.get("pinned_to") or []) or 1
+    if measured.card and measured.threads.pinned_to:
+        cores = len(measured.threads.pinned_to)
     label = "a core" if cores == 1 else f"its {cores} cores"
 
     is_unknown = False
     for phase in phases:
         if not phase.timed:
             continue
-        load = phase.details.get("load") or {}
-        if "own" in load and "foreign" not in load:
+        load = phase.details.load
+        if load.own is not None and load.foreign is None:
             is_unknown = True
         if in_turns and phase.name in ("train", "train_again"):
             continue
-        waited = phase.details.get("waited") or 0.0
-        seconds = cores * (phase.seconds - waited) or 1.0
-        foreign = load.get("foreign", 0)
+        seconds = cores * (phase.seconds - phase.details.waited) or 1.0
+        foreign = load.foreign or 0.0
         if foreign > max(LEAST_LOAD, FOREIGN_SHARE * seconds):
             text = f"other processes used {foreign / seconds:.0%} of {label} during {phase.name}"
             yield Reason("foreign_load", text, STOP_THEM)
-        steal = load.get("steal", 0)
-        if steal > max(LEAST_LOAD, STEAL_SHARE * seconds):
-            text = f"the hypervisor took {steal / seconds:.0%} of {label} during {phase.name}"
+        if load.steal > max(LEAST_LOAD, STEAL_SHARE * seconds):
+            text = f"the hypervisor took {load.steal / seconds:.0%} of {label} during {phase.name}"
             yield Reason("steal", text, "measure again, or on a dedicated machine.")
 
     if is_unknown:
@@ -308,14 +300,14 @@ def _load(
         yield Reason("foreign_load", text, STOP_THEM)
 
 
-def _spins(asleep: Facts) -> Reasons:
+def _spins(asleep: Asleep) -> Reasons:
     """Threads that do not sleep while their run waits disturb the run that has the turn.
 
     Those of torch (libgomp) spin for some 8 ms, which the lead-in of the next turn (a fifth of a
     turn) covers.
     """
-    waited = asleep.get("seconds") or 0.0
-    used = asleep.get("cpu_seconds") or 0.0
+    waited = asleep.seconds
+    used = asleep.cpu_seconds
     if waited and used > max(0.1, SPINS_SHARE * waited):
         yield Reason(
             "spins",
@@ -327,32 +319,30 @@ def _spins(asleep: Facts) -> Reasons:
 
 def device_reasons(
     device: Facts,
-    measured: Facts,
+    measured: Measured,
     hardware: Facts,
 ) -> list[Reason]:
     """Reasons why the run did not have the requested device.
 
     - `device`: the section of the config.
-    - `measured`: facts reported by the framework: ``threads``, ``replicas``, ``framework_devices``,
-      and the names of its ``framework_cards``; and ``card``, the one assigned to the run, with its
-      ``further`` ones (`cards.select_card`).
+    - `measured`: of its record.
     - `hardware`: the machine's fingerprint: ``gpus``, each with its ``name``; used if the assigned
       card is unknown.
     """
     texts = []
-    threads = measured.get("threads") or {}
-    asked = threads.get("asked")
-    found = {"intra_op": threads.get("intra_op")}
-    if threads.get("pinned_to") is not None:
-        found["pinned_to"] = len(threads["pinned_to"])
+    threads = measured.threads
+    asked = threads.asked
+    found = {"intra_op": threads.intra_op}
+    if threads.pinned_to is not None:
+        found["pinned_to"] = len(threads.pinned_to)
     for key, number in found.items():
         if None not in (asked, number) and number != asked:
             texts.append(f"{asked} threads were requested, but {key} is {number}")
 
-    seen = [str(name).upper() for name in measured.get("framework_devices") or []]
+    seen = [name.upper() for name in measured.framework_devices]
     gpus = [name for name in seen if "GPU" in name or "CUDA" in name]
     requested = cards.replicas_of(device)
-    used = measured.get("replicas") or 1
+    used = measured.replicas
     if seen and used != requested:
         texts.append(f"training on {requested} devices was requested, but it used {used}")
 
@@ -369,7 +359,7 @@ def device_reasons(
 def _card(
     requested: str | None,
     seen: list[str],
-    measured: Facts,
+    measured: Measured,
     hardware: Facts,
 ) -> list[str]:
     """What is wrong with the card of a run on a GPU.
@@ -378,22 +368,19 @@ def _card(
     - `seen`: the GPUs among the framework's devices.
     - `measured`, `hardware`: as for `device_reasons`.
     """
-    card = measured.get("card")
-    reported = [str(name) for name in measured.get("framework_cards") or []]
-    assigned = cards.all_cards(card)
-    gpus = assigned or hardware.get("gpus") or []
-    names = sorted({str(gpu.get("name")) for gpu in gpus} | set(reported))
+    reported = measured.framework_cards
+    assigned = measured.card_names
+    own = assigned or [str(gpu.get("name")) for gpu in hardware.get("gpus") or []]
+    names = sorted({*own, *reported})
 
     texts = []
     if requested and not all(cards.is_model(requested, name) for name in names):
         found = ", ".join(names)
         texts.append(f"{requested} was requested, but the card is {found}")
-    elif card:
-        own = str(card.get("name"))
-        if not all(cards.is_model(own, name) for name in reported):
-            saw = ", ".join(reported)
-            texts.append(f"card {card.get('name')} was assigned, but the framework saw {saw}")
-    if card and seen and len(seen) != len(assigned):
+    elif assigned and not all(cards.is_model(assigned[0], name) for name in reported):
+        saw = ", ".join(reported)
+        texts.append(f"card {assigned[0]} was assigned, but the framework saw {saw}")
+    if assigned and seen and len(seen) != len(assigned):
         number = "one card was" if len(assigned) == 1 else f"{len(assigned)} cards were"
         saw = ", ".join(seen)
         texts.append(f"{number} assigned, but the framework saw {len(seen)}: {saw}")

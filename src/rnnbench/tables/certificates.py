@@ -253,8 +253,8 @@ class Certificates:
             # Epochs train with theirs. Phases with `samples`, such as ``evaluate``, only compute
             # outputs.
             trained = {(epoch.samples, True) for epoch in record.epochs}
-            called = {(phase.details.get("samples"), False) for phase in record.phases}
-            batch = (run.config.get("model") or {}).get("batch")
+            called = {(phase.details.samples, False) for phase in record.phases}
+            batch = run.sections.model.batch
             for samples, training in trained | called:
                 if samples and batch:
                     sizes |= {(rows, training) for rows in batch_sizes(samples, batch)}

@@ -12,20 +12,14 @@ import numpy as np
 import pandas as pd
 
 from rnnbench.axes import CONFIGURATION, DEVICE_COLUMNS, GROUP, KEY, NAMES, Row
+from rnnbench.records.measured import Kernel, Quantities
 from rnnbench.records.overrides import NONE, Overrides, labelled, option_of, section_of
 from rnnbench.records.record import Record
 from rnnbench.tables.certificates import DOES_NOT_LEARN
 from rnnbench.tables.effects import Effect, RunValue, effects_of, run_value
 from rnnworker.options import OF_THE_FUNCTION
 
-MEASURED = (
-    "peak_memory_bytes",
-    "parameters",
-    "joules_per_sample",
-    "card_watts",
-    "flops_per_sample",
-    "timesteps",
-)
+MEASURED = Quantities.__struct_fields__
 # The columns with text, and those with float64.
 RUN_TEXT = [
     "record",
@@ -142,9 +136,9 @@ def _columns(rows: Sequence[Row], text: list[str], numbers: list[str]) -> pd.Dat
 
 def _rows_of(record: Record) -> list[Row]:
     """The rows of a record: of the run, its phases and its epochs; of a companion, its epochs."""
-    rows = []
+    rows: list[Row] = []
     if not record.is_companion:
-        rows.append({"phase": "run", "seconds": record.measured.get("wall_seconds")})
+        rows.append({"phase": "run", "seconds": record.measured.wall_seconds})
         for phase in record.phases:
             details = phase.details
             row = {
@@ -152,11 +146,11 @@ def _rows_of(record: Record) -> list[Row]:
                 "start": phase.start,
                 "seconds": phase.took,
                 "timed": phase.timed,
-                "samples": details.get("samples"),
-                "first_call": details.get("first_call"),
+                "samples": details.samples,
+                "first_call": details.first_call,
             }
-            if details.get("calls"):
-                row["call_seconds"] = statistics.median(details["calls"])
+            if details.calls:
+                row["call_seconds"] = statistics.median(details.calls)
             rows.append(row)
     for epoch in record.epochs:
         row = {name: getattr(epoch, name) for name in EPOCH}
@@ -190,7 +184,7 @@ def run_facts(record: Record) -> Row:
     methods = options.those(lambda key: key not in function)
     alias = run.alias or ""
     reasons = record.verdict.reasons
-    model = run.config.get("model") or {}
+    sections = run.sections
     return {
         "record": record.key,
         "name": record.name,
@@ -209,13 +203,13 @@ def run_facts(record: Record) -> Row:
         "implementation": implementation_of(run.choices.get("rnn", ""), alias, methods),
         "verdict": record.verdict.status,
         "reasons": "; ".join(reason.text for reason in reasons),
-        **{name: record.measured.get(name) for name in MEASURED},
-        **_kernel(record.measured.get("kernel")),
-        "precision": run.config.get("precision") or "float32",
+        **{name: getattr(record.measured, name) for name in MEASURED},
+        **_kernel(record.measured.kernel),
+        "precision": sections.precision,
         "not_learning": any(reason.code == DOES_NOT_LEARN for reason in reasons),
         "round": record.round.id if record.round.in_turns else "",
         "companion": record.is_companion,
-        "batch": model.get("batch"),
+        "batch": sections.model.batch,
     }
 
 
@@ -231,9 +225,8 @@ def implementation_of(rnn: str, alias: str, options: Overrides = NONE) -> str:
 def _function_options(record: Record) -> dict[str, Any]:
     """Dotted key → value of the ``rnn.options`` that change the function, from the overrides and
     from the file of the choice."""
-    rnn = record.run.config.get("rnn") or {}
     requested = {}
-    for name, value in (rnn.get("options") or {}).items():
+    for name, value in (record.run.sections.rnn.options or {}).items():
         requested[f"rnn.options.{name}"] = value
     requested.update(record.run.overrides)
     function = {}
@@ -243,15 +236,12 @@ def _function_options(record: Record) -> dict[str, Any]:
     return function
 
 
-def _kernel(kernel: Any) -> Row:
-    """The kernel columns, from ``measured.kernel`` (``docs/formats.md``, "Record")."""
-    if not isinstance(kernel, Mapping) or "found" not in kernel:
-        return {"kernel": flat_text(kernel), "why_not_cudnn": ()}
-    found = flat_text(kernel["found"])
-    if not found and kernel.get("expected"):
+def _kernel(kernel: Kernel) -> Row:
+    """The kernel columns."""
+    found = ", ".join(kernel.found)
+    if not found and kernel.expected:
         found = NOT_ATTESTED
-    reasons = kernel.get("why_not_cudnn") or ()
-    return {"kernel": found, "why_not_cudnn": tuple(str(reason) for reason in reasons)}
+    return {"kernel": found, "why_not_cudnn": kernel.why_not_cudnn}
 
 
 def usable_epochs(frame: pd.DataFrame) -> pd.DataFrame:

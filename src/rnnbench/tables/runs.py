@@ -211,8 +211,7 @@ def provenance(records: Iterable[Record]) -> pd.DataFrame:
     for record in records:
         run = record.run
         build = run.choices.get("build", "")
-        settings = run.config.get("dataset") or {}
-        dataset = settings.get("name") or run.choices.get("dataset", "")
+        dataset = run.sections.dataset.name or run.choices.get("dataset", "")
         facts: list[tuple[str, str, str, Any]] = []
         for fact, value in record.hardware.items():
             if fact != "available_cores":  # those of its device, not of the machine

@@ -56,7 +56,7 @@ def source_of(record: Record) -> Source:
     return Source(
         machine=record.machine,
         processor=processor,
-        reads_bytes=record.measured.get("reads_bytes") or BYTES,
+        reads_bytes=record.measured.reads_bytes or BYTES,
         build=record.run.choices.get("build", ""),
         device=record.run.choices.get("device", ""),
     )

@@ -11,7 +11,7 @@ import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from rnnbench.records.overrides import flat
 from rnnbench.records.record import Epoch, Record, run_seconds
@@ -123,7 +123,7 @@ def facts(record: Record) -> dict[str, Any]:
     environment = dict(record.environment)
     environment.pop("packages", None)
     measured = {}
-    for key, value in record.measured.items():
+    for key, value in record.facts.items():
         if not is_number(value):
             measured[key] = value
     return {
@@ -238,8 +238,8 @@ def metrics(record: Record) -> list[Point]:
         seconds = None
         if phase.name in SECONDS:
             seconds = phase.took
-        elif phase.name in CALLS and phase.details.get("calls"):
-            seconds = statistics.median(phase.details["calls"])
+        elif phase.name in CALLS and phase.details.calls:
+            seconds = statistics.median(phase.details.calls)
         if seconds is not None:
             points.append(Point(f"{phase.name}_seconds", seconds, at(phase.end), 0))
 
@@ -250,9 +250,9 @@ def metrics(record: Record) -> list[Point]:
         points.append(Point("train_seconds", sum(all_seconds), end, 0))
 
     taken = {point.key for point in points}
-    for key, value in record.measured.items():
-        if is_number(value) and key not in taken:
-            points.append(Point(mlflow_key(key), float(value), end, 0))
+    for key, fact in record.facts.items():
+        if is_number(fact) and key not in taken:
+            points.append(Point(mlflow_key(key), float(fact), end, 0))
 
     taken = {point.key for point in points}
     for epoch in epochs:
@@ -272,7 +272,7 @@ def mlflow_key(key: str) -> str:
     return re.sub(r"[^\w\-. :]", "_", key, flags=re.ASCII)[:KEY_LENGTH]
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether `value` is a finite number; booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
