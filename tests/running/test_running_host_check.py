@@ -76,19 +76,27 @@ def executable(folder: Path, name: str, script: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("others", "battery", "busy", "on_battery"),
+    ("earlier", "others", "battery", "busy", "on_battery"),
     [
-        ((10.0, 10.5), None, 0.5, False),
-        ((10.0, 99.0), SimpleNamespace(power_plugged=True), "all", False),
-        ((10.0, 9.0), SimpleNamespace(power_plugged=False), 0.0, True),
-        ((None, 9.0), None, None, False),
-        ((9.0, None), None, None, False),
+        (0.0, (10.0, 10.5), None, 0.5, False),
+        (0.5, (10.0, 99.0), SimpleNamespace(power_plugged=True), "all", False),
+        (0.0, (10.0, 9.0), SimpleNamespace(power_plugged=False), 0.0, True),
+        (1.6, (10.0, 11.0), None, 0.5, False),
+        (0.0, (None, 9.0), None, None, False),
+        (0.0, (9.0, None), None, None, False),
     ],
 )
-def test_what_others_used_is_counted_for_a_second(
-    tmp_path: Path, monkeypatch, others: tuple, battery: object, busy: object, on_battery: bool
+def test_what_others_used_is_counted_for_a_second_at_least(
+    tmp_path: Path,
+    monkeypatch,
+    earlier: float,
+    others: tuple,
+    battery: object,
+    busy: object,
+    on_battery: bool,
 ) -> None:
-    """By a clock on which measuring the slowness takes 0.4 s."""
+    """By a clock on which measuring the slowness takes 0.4 s; `earlier`: seconds from the first
+    sample to it."""
     now, slept = [100.0], []
 
     def slowness() -> float:
@@ -106,9 +114,11 @@ def test_what_others_used_is_counted_for_a_second(
     monkeypatch.setattr(psutil, "sensors_battery", lambda: battery)
     monkeypatch.setattr(host_check, "GOVERNOR", tmp_path / "governor")
     (tmp_path / "governor").write_text("powersave\n")
-    facts = read_host_facts()
+    before = host_check.sample()
+    now[0] += earlier
+    facts = read_host_facts(before)
     assert facts.busy == (facts.cores if busy == "all" else pytest.approx(busy))
-    assert slept == [pytest.approx(0.6)] and facts.slowness == 1.25
+    assert slept == [pytest.approx(max(0.0, 0.6 - earlier))] and facts.slowness == 1.25
     assert (facts.governor, facts.on_battery) == ("powersave", on_battery)
     assert facts.cores >= 1 and facts.swapped_bytes >= 0
 

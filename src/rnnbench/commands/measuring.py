@@ -32,13 +32,15 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 def measure_here(
     plan: Plan,
     root: Path,
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None],
+    before: host_check.Sample,
 ) -> bool:
     """Measures what an experiment lacks, on this machine, and logs it to MLflow. Returns whether
     anything was lacking.
 
     - `root`: the project's folder.
     - `check`: called once the certificates are made; raises if measuring would answer nothing.
+    - `before`: what other processes had computed at the start of this program.
 
     Raises `RunError` if another process uses the results or if a worker was killed, and the errors
     of data and environments that cannot be made. What was measured is kept, and the same call
@@ -54,7 +56,7 @@ def measure_here(
         ]
         if rounds or certificates:
             _provide(plan, root)
-            for warning in host_check.warnings(host_check.read_host_facts()):
+            for warning in host_check.warnings(host_check.read_host_facts(before)):
                 say(f"warning: {warning}.")
             say_if_unusable(root)
             with Loop(place) as loop:

@@ -105,7 +105,9 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
     from rnnbench.commands.report import write_page
     from rnnbench.planning.planner import make_plan
     from rnnbench.records.report_files import PAGE
+    from rnnbench.running import host_check
 
+    before = host_check.sample()
     conf = project_conf(root)
     file = _write_experiment(question, conf, root / "results")
 
@@ -134,6 +136,7 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
         plan,
         root,
         lambda: _check_can_be_compared(name, root / "results"),
+        before,
     )
     if is_new or not page.exists():
         write_page([name])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -71,19 +72,33 @@ def warnings(facts: HostFacts) -> list[str]:
     return messages
 
 
-def read_host_facts() -> HostFacts:
-    """The facts of this host. Takes about a second."""
-    cores = os.sched_getaffinity(0)
+class Sample(NamedTuple):
+    """CPU seconds of other processes so far, on the cores that this one may use.
 
-    started = time.monotonic()
-    before = _others_seconds(cores)
+    - `at`: monotonic time.
+    - `others`: None if the kernel does not count them.
+    """
+
+    at: float
+    others: float | None
+
+
+def sample() -> Sample:
+    return Sample(time.monotonic(), _others_seconds(os.sched_getaffinity(0)))
+
+
+def read_host_facts(since: Sample | None = None) -> HostFacts:
+    """The facts of this host. `since`: an earlier sample; this takes what is left of a second after
+    it."""
+    cores = os.sched_getaffinity(0)
+    before = since or sample()
     slowness = _slowness()
-    time.sleep(max(0.0, SAMPLE_SECONDS + started - time.monotonic()))
-    after = _others_seconds(cores)
-    seconds = time.monotonic() - started
+    time.sleep(max(0.0, SAMPLE_SECONDS + before.at - time.monotonic()))
+    after = sample()
     busy = None
-    if before is not None and after is not None:
-        busy = min(max((after - before) / seconds, 0.0), len(cores))
+    if before.others is not None and after.others is not None:
+        share = (after.others - before.others) / (after.at - before.at)
+        busy = min(max(share, 0.0), len(cores))
 
     battery = psutil.sensors_battery()
     governor = None

@@ -36,6 +36,7 @@ class Session:
     def __init__(self, job: Job):
         self.job = job
         self.exit_code: int | None = None
+        self._before = host_check.sample()
         self._lock = contextlib.ExitStack()  # held until this process ends
 
     def start(self, local: bool = True) -> None:
@@ -49,7 +50,7 @@ class Session:
             self._lock.enter_context(locks.exclusive(folder))
             write_plan(self.job.plan, folder)
             signal_handling.install(self._interrupted, local)
-            for warning in host_check.warnings(host_check.read_host_facts()):
+            for warning in host_check.warnings(host_check.read_host_facts(self._before)):
                 say(f"warning: {warning}.")
             say_if_unusable(self.job.root)
         except OSError as error:

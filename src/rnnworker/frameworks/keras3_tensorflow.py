@@ -6,7 +6,7 @@ import os
 import numpy
 
 from rnnworker import data, trees
-from rnnworker.frameworks import tensorflow_facts
+from rnnworker.frameworks import keras_facts, tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
 from rnnworker.recurrent.cells import keras_version
@@ -284,6 +284,7 @@ def preload(config):
         import keras  # noqa: F401
         import tensorflow  # noqa: F401
     tensorflow_facts.import_messages.append(captured[0])
+    keras_facts.installed()  # takes 0.1 s; all workers then know them
 
 
 def size_of_batches(samples, batch):

@@ -1,5 +1,6 @@
 """Facts about Keras models and their packages that need no session."""
 
+import functools
 import sys
 
 from rnnlayers.which_keras import PACKAGES
@@ -101,8 +102,9 @@ def feeds_on_device(config):
     return not config["model"]["data"].get("augment")
 
 
+@functools.lru_cache(maxsize=None)
 def installed():
-    """``name==version`` of every installed distribution, sorted."""
+    """``name==version`` of every installed distribution, sorted, when this was first called."""
     if sys.version_info >= (3, 8):
         from importlib.metadata import distributions
 
