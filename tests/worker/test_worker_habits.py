@@ -49,6 +49,8 @@ ASKED = {
     "noise_of_numpy": ("keras", "block"),
     "loop_around_an_own_cell": ("block",),
     "compiled_for_debugging": ("keras",),
+    "without_influence_on_the_loss": ("keras", "block"),
+    "given_weights": (*OF_KERAS, "block"),
 }
 REFUSED = {
     ("own_call", "block"): "layer doubled: block cannot stand for Doubled.call",
@@ -72,7 +74,7 @@ REFUSED = {
     ("own_loop", "keras"): "the model calls the cell lstm_cell in a loop of its own, which no impl",
     ("own_loop", "block"): "the model calls the cell lstm_cell in a loop of its own, which no impl",
     ("loop_around_an_own_cell", "block"): (
-        "rnn=block cannot compute the cell Around, which is not Keras's: keras and cell can"
+        "rnn=block cannot compute the cell Around, only those of LSTM, GRU and SimpleRNN"
     ),
     ("hidden_from_keras", "keras"): "the layer lstm is not part of the model, and not trained",
 }
@@ -80,6 +82,9 @@ REFUSED = {
 NO_REFERENCE = {
     "computed_weights": (
         "the float64 reference has no Scaled.recurrent_kernel, which is not Keras's"
+    ),
+    "given_weights": (
+        "the float64 reference has no LSTMCell.recurrent_kernel, which is not Keras's"
     ),
     "activation_with_weights": (
         "the float64 reference has no activation PReLU, only elu, exponential, hard_sigmoid of "
@@ -370,16 +375,89 @@ def test_an_optimizer_inside_another_one_begins_anew_on_torch(
     assert found == {"in_two_parts": [True, False]}
 
 
-def test_a_loss_that_needs_tensors_gets_them_on_torch(
+def test_own_losses_and_weights_on_torch(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    job = job_of("own_loss", folder, framework="keras3_torch")
-    job["implementations"] = job["implementations"][:1]
-    made = answer_of(
-        "keras3_torch", ALL_CERTIFICATES, json.dumps([job]), temporary=tmp_path_factory
-    )
-    result = made[0]["implementations"]["keras"]
-    assert (result["status"], result["applied"]["cpu_1"]["why"]) == ("certified", None), result
+    jobs = []
+    for name in ("own_loss", "without_influence_on_the_loss", "given_weights"):
+        job = job_of(name, folder, framework="keras3_torch")
+        job["implementations"] = job["implementations"][:1]
+        jobs.append(job)
+    made = answer_of("keras3_torch", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+    for certificate in made:
+        result = certificate["implementations"]["keras"]
+        assert (result["status"], result["applied"]["cpu_1"]["why"]) == ("certified", None), result
+
+
+OF_TENSORFLOW = """
+import keras
+import tensorflow
+from keras import layers
+
+
+class Traced(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.LSTM(4)
+        self.inner.build((None, 3, 3))
+        self.last = layers.Dense(1)
+
+    @tensorflow.function(input_signature=[tensorflow.TensorSpec((None, 3, 3))])
+    def features(self, inputs):
+        return self.inner(inputs)
+
+    def call(self, inputs):
+        return self.last(self.features(inputs))
+
+
+def traced():
+    model = Traced()
+    model(tensorflow.zeros((1, 3, 3)))
+    model.compile("adam", "mse")
+    return model
+
+
+class Smooth(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        with tensorflow.GradientTape() as tape:
+            with tensorflow.GradientTape() as inner:
+                inner.watch(x)
+                predicted = self(x, training=True)
+            slope = inner.gradient(predicted, x)
+            loss = tensorflow.reduce_mean((predicted - y) ** 2 + slope[:, 0] ** 2)
+        variables = self.trainable_variables
+        gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
+        self.optimizer.apply_gradients(zip(gradients, variables))
+        return {"loss": loss}
+
+
+def of_second_derivatives():
+    inputs = layers.Input((3, 3))
+    model = Smooth(inputs, layers.Dense(1)(layers.LSTM(4)(inputs)))
+    model.compile("adam")
+    return model
+"""
+
+
+def test_habits_of_tensorflow(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = folder / "of_tensorflow.py"
+    write(folder, {file.name: OF_TENSORFLOW})
+    asked = ("keras", "block", "block_cell")
+    jobs = [job_of(name, folder, file, asked) for name in ("traced", "of_second_derivatives")]
+    made = answer_of("current", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+
+    traced, of_second = [each["implementations"] for each in made]
+    kernels = {name: result["kernel"] for name, result in traced.items()}
+    assert kernels == {"keras": ["while"], "block": ["block"], "block_cell": ["block_cell"]}
+    assert all(map(equal, made[0]["pairs"])), made[0]["pairs"]
+    assert of_second["keras"]["status"] == "certified"
+    for name in asked[1:]:
+        assert of_second[name]["status"] == "refused", of_second[name]
+        assert f"{name} has no second derivatives, which a loss" in of_second[name]["why"]
+    lines = OF_TENSORFLOW.splitlines()
+    (line,) = [number for number, each in enumerate(lines, 1) if "tape.gradient(loss" in each]
+    assert of_second["block"]["why"].startswith(f"{file}, line {line}: ")
 
 
 OWN_STEPS = """
@@ -562,6 +640,11 @@ def time_major():
     return sequential(turned, layers.LSTM(4, time_major=True, return_sequences=True), last)
 
 
+def other_units_backward():
+    backward = layers.LSTM(3, go_backwards=True)
+    return sequential(layers.Bidirectional(layers.LSTM(4), backward_layer=backward))
+
+
 def own_draws():
     generator = tensorflow.random.Generator.from_seed(1)
     noise = layers.Lambda(lambda x: x + generator.normal(tensorflow.shape(x)))
@@ -584,6 +667,7 @@ def test_habits_of_keras_2(folder: Path, tmp_path_factory: pytest.TempPathFactor
     file = folder / "of_keras_2.py"
     write(folder, {file.name: OF_KERAS_2})
     whys = {"legacy_optimizer": None, "time_major": None, "own_draws": OWN_DRAWS}
+    whys["other_units_backward"] = None
     jobs = []
     for name in (*whys, "of_cudnn"):
         asked = ("keras", "unrolled", "block")
@@ -598,7 +682,7 @@ def test_habits_of_keras_2(folder: Path, tmp_path_factory: pytest.TempPathFactor
             assert result["outputs"] <= TOLERANCE["float32"]["outputs"], shown
         assert all(map(equal, certificate["pairs"])), certificate["pairs"]
     for result in of_cudnn.values():
-        said = "line 31: the layer cu_dnnlstm is cuDNN itself: write keras.layers.LSTM"
+        said = "line 36: the layer cu_dnnlstm is cuDNN itself: write keras.layers.LSTM"
         assert said in result["why"], result
 
     config = json.dumps(jobs[0]["config"])

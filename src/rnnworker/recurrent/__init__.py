@@ -178,6 +178,12 @@ class Recurrent:
                     return own
         return None
 
+    def can_be_called(self, made):
+        """Whether the layer of `made` can be called on its own."""
+        if self.module is not None:
+            return True
+        return not any(map(cells.has_given_weights, composed.inner_layers(made.layer)))
+
     def unmet(self, made):
         """What the grid or the layer of `made` states that has no effect on it, as the end of a
         sentence; None if nothing does."""
