@@ -32,7 +32,7 @@ def use(model, kernel):
     is called with one.
 
     Another compiled model with the same layers keeps the functions that it has made, and so does a
-    user's own ``tf.function`` that is no method of the model or of a layer.
+    user's own ``tf.function`` that is neither a method nor an attribute of the model or of a layer.
     """
     name, module = _named(kernel)
     keras = keras_of(model)
@@ -190,11 +190,14 @@ def _forget_functions(keras, model):
     for function in ("train_function", "test_function", "predict_function"):
         if hasattr(model, function):
             setattr(model, function, None)
+    # A tf.function as a method keeps what it has traced for each object; as an attribute, in itself.
     for kind in type(model).__mro__:
         for method in vars(kind).values():
-            # What a method that is a tf.function has traced for each object.
             traced = getattr(method, "_descriptor_cache", {})
             traced.pop(model, None)
+    for name, value in list(vars(model).items()):
+        if hasattr(value, "experimental_get_tracing_count"):
+            setattr(model, name, value._clone(None))
     if hasattr(model, "train_tf_function"):  # tf.keras 2
         model.train_tf_function = None
     if keras.is_keras3 and getattr(model, "_jit_compile", None):

@@ -410,8 +410,22 @@ class Traced(keras.Model):
         return self.last(self.features(inputs))
 
 
+class KeepsAFunction(Traced):
+    def __init__(self):
+        super().__init__()
+        signature = [tensorflow.TensorSpec((None, 3, 3))]
+        self.features = tensorflow.function(lambda x: self.inner(x), input_signature=signature)
+
+
 def traced():
-    model = Traced()
+    return called(Traced())
+
+
+def keeps_a_function():
+    return called(KeepsAFunction())
+
+
+def called(model):
     model(tensorflow.zeros((1, 3, 3)))
     model.compile("adam", "mse")
     return model
@@ -444,13 +458,16 @@ def test_habits_of_tensorflow(folder: Path, tmp_path_factory: pytest.TempPathFac
     file = folder / "of_tensorflow.py"
     write(folder, {file.name: OF_TENSORFLOW})
     asked = ("keras", "block", "block_cell")
-    jobs = [job_of(name, folder, file, asked) for name in ("traced", "of_second_derivatives")]
+    names = ("traced", "keeps_a_function", "of_second_derivatives")
+    jobs = [job_of(name, folder, file, asked) for name in names]
     made = answer_of("current", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
 
-    traced, of_second = [each["implementations"] for each in made]
-    kernels = {name: result["kernel"] for name, result in traced.items()}
-    assert kernels == {"keras": ["while"], "block": ["block"], "block_cell": ["block_cell"]}
-    assert all(map(equal, made[0]["pairs"])), made[0]["pairs"]
+    *traced, of_second = [each["implementations"] for each in made]
+    for results in traced:
+        kernels = {name: result["kernel"] for name, result in results.items()}
+        assert kernels == {"keras": ["while"], "block": ["block"], "block_cell": ["block_cell"]}
+    for certificate in made[:-1]:
+        assert all(map(equal, certificate["pairs"])), certificate["pairs"]
     assert of_second["keras"]["status"] == "certified"
     for name in asked[1:]:
         assert of_second[name]["status"] == "refused", of_second[name]
