@@ -190,7 +190,7 @@ def _forget_functions(keras, model):
     for function in ("train_function", "test_function", "predict_function"):
         if hasattr(model, function):
             setattr(model, function, None)
-    # A tf.function as a method keeps what it has traced for each object; as an attribute, in itself.
+    # A tf.function that is a method keeps what it has traced for each object; any other in itself.
     for kind in type(model).__mro__:
         for method in vars(kind).values():
             traced = getattr(method, "_descriptor_cache", {})
