@@ -16,6 +16,8 @@ from rnnlayers.which_keras import PACKAGES, keras_of
 OF_KERAS = ("keras", "cell", "unrolled", "auto", "cudnn")
 OTHERS = ("block", "block_cell", "native")
 NAMES = OF_KERAS + OTHERS
+COMPUTING = ("call", "inner_loop", "_compute_carry_and_output", "_compute_carry_and_output_fused")
+PEEPHOLES = "PeepholeLSTMCell"  # of tf.keras.experimental, derived from that of an LSTM
 
 _classes = {}  # (kernel, class of the layer) → the class with the kernel's method
 _class_of = object.__dict__["__class__"]
@@ -138,15 +140,16 @@ def _cause(keras, layer, name, module):
     return module.cause(keras, layer)
 
 
-def own_method(layer, names=("call", "inner_loop")):
+def own_method(layer, names=COMPUTING):
     """``CLASS.METHOD`` of those called `names` that an author's subclass of a recurrent `layer` or
-    of its cell computes itself; None if all are Keras's."""
+    of its cell computes itself; None if all are those of Keras's layer and cell."""
     cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
     for part, name in itertools.product((layer, cell), names):
         for base in part.__class__.__mro__:
             if name not in vars(base):
                 continue
-            if base.__module__.partition(".")[0] not in PACKAGES:
+            package = base.__module__.partition(".")[0]
+            if package not in PACKAGES or base.__name__ == PEEPHOLES:
                 return "{}.{}".format(base.__name__, name)
             break
     return None

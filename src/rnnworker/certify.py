@@ -521,9 +521,10 @@ class Trial:
             function = None
             own = self.session.recurrent.not_of_keras(made)
             try:
+                of_keras = reference.function_of(made.cell, made.options, keras_3)
                 if own:
                     raise reference.UnknownFunction(OWN_METHOD.format(own))
-                function = reference.function_of(made.cell, made.options, keras_3)
+                function = of_keras
             except reference.UnknownFunction as error:
                 self.no_reference = str(error)
             functions.append(function)

@@ -51,10 +51,13 @@ ASKED = {
     "compiled_for_debugging": ("keras",),
     "without_influence_on_the_loss": ("keras", "block"),
     "given_weights": (*OF_KERAS, "block"),
+    "peepholes": (*OF_KERAS, "block"),
+    "further_weight": ("keras", "block"),
 }
 REFUSED = {
     ("own_call", "block"): "layer doubled: block cannot stand for Doubled.call",
     ("own_cell", "block"): "layer rnn: block cannot stand for Normalized.call",
+    ("peepholes", "block"): "layer rnn: block cannot stand for Peephole._compute_carry_and_output",
     ("stack_of_cells", "block"): "layer rnn: block computes LSTM only, not StackedRNNCells",
     ("unrolled_stack_of_cells", "keras"): "a model cannot set unroll=True: write rnn=unrolled",
     ("unrolled_stack_of_cells", "block"): "a model cannot set unroll=True: write rnn=unrolled",
@@ -90,6 +93,11 @@ NO_REFERENCE = {
         "the float64 reference has no activation PReLU, only elu, exponential, hard_sigmoid of "
         "Keras 2, hard_sigmoid of Keras 3, linear, relu, sigmoid, softplus, softsign, tanh"
     ),
+    "peepholes": (
+        "the float64 reference has no Peephole._compute_carry_and_output_fused, which is not "
+        "Keras's"
+    ),
+    "further_weight": "the float64 reference has no Counted.calls, which is not Keras's",
     "own_call": "the float64 reference has no Doubled.call, which is not Keras's",
     "own_cell": "the float64 reference has no Normalized.call, which is not Keras's",
 }

@@ -145,7 +145,7 @@ def names_of(layer, variables):
     names = {id(array): name for name, array in zip(ARRAYS, arrays)}
     for attribute in _not_weights(layer):
         for each in layer.weights:
-            if each.name.split("/")[-1].partition(":")[0] == attribute:
+            if _last_name(each) == attribute:
                 names[id(each)] = ARRAYS[ATTRIBUTES.index(attribute)]
     states = [id(state) for state in getattr(layer, "states", None) or ()]
     further = [id(each) for each in layer.weights if id(each) not in list(names) + states]
@@ -155,12 +155,22 @@ def names_of(layer, variables):
 
 
 def own_weight(layer):
-    """``CLASS.ATTRIBUTE`` of the cell of `layer` that an author computes from other weights; None
-    if it computes none of `ATTRIBUTES`."""
+    """``CLASS.ATTRIBUTE`` of the cell of `layer` that an author computes from other weights, or
+    ``CLASS.NAME`` of a further weight; None if the weights are those of Keras."""
     cell = getattr(layer, "cell", layer)
-    for attribute in _not_weights(layer):
-        return "{}.{}".format(type(cell).__name__, attribute)
-    return None
+    own = _not_weights(layer)
+    for name, variable in zip(names_of(layer, layer.weights), layer.weights):
+        if name is not None and name not in ARRAYS:
+            own.append(_last_name(variable))
+    if not own:
+        return None
+    owner = cell if hasattr(cell, own[0]) else layer
+    return "{}.{}".format(type(owner).__name__, own[0])
+
+
+def _last_name(variable):
+    """The name of a variable without those of layers around it."""
+    return variable.name.split("/")[-1].partition(":")[0]
 
 
 def has_given_weights(layer):

@@ -543,6 +543,34 @@ def given_weights():
     return sequential(WeightNormalization(layers.LSTM(4)))
 
 
+class Peephole(layers.LSTMCell):
+    """Overrides what Keras's own cell computes with, as Keras 2's PeepholeLSTMCell did."""
+
+    def build(self, shape):
+        super().build(shape)
+        self.peephole = self.add_weight(shape=(self.units,), initializer="ones", name="peephole")
+
+    def _compute_carry_and_output_fused(self, gates, memory):
+        i, f, c, o = gates
+        memory = self.recurrent_activation(f + self.peephole * memory) * memory
+        memory = memory + self.recurrent_activation(i) * self.activation(c)
+        return memory, self.recurrent_activation(o + self.peephole * memory)
+
+
+def peepholes():
+    return sequential(layers.RNN(Peephole(4)))
+
+
+class Counted(layers.LSTM):
+    def build(self, shape):
+        super().build(shape)
+        self.calls = self.add_weight(shape=(), initializer="zeros", name="calls", trainable=False)
+
+
+def further_weight():
+    return sequential(Counted(4))
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
