@@ -748,3 +748,29 @@ def test_a_learning_rate_that_is_set_after_compile_remains(
     job = job_of("build", folder, framework=settings_of(build)["framework"])
     arguments = (json.dumps(job["config"]), folder / "set_later.py", folder / "data.npz")
     assert answer_of(build, RATE, *arguments, temporary=tmp_path_factory) == 0.5
+
+
+WITH_PEEPHOLES = """
+from tensorflow import keras
+from tensorflow.keras import layers
+
+
+def build():
+    cell = keras.experimental.PeepholeLSTMCell(4)
+    model = keras.Sequential([layers.RNN(cell, input_shape=(3, 3)), layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+"""
+
+
+def test_a_cell_of_keras_with_other_formulas_has_no_reference(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = folder / "with_peepholes.py"
+    write(folder, {file.name: WITH_PEEPHOLES})
+    job = job_of("build", folder, file, ("keras",), settings_of("tf_1_15")["framework"])
+    made = answer_of("tf_1_15", ALL_CERTIFICATES, json.dumps([job]), temporary=tmp_path_factory)
+    result = made[0]["implementations"]["keras"]
+    assert result["status"] == "certified", result
+    said = "the float64 reference has no PeepholeLSTMCell._compute_carry_and_output, which is not "
+    assert result["no_reference"] == f"{said}Keras's"
