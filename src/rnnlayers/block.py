@@ -10,7 +10,7 @@ The gradient that TensorFlow registers for this op is wrong: ``rnn_grad.py`` (in
 """
 
 from rnnlayers.refusals import of_dtype
-from rnnlayers.sequences import cause_of_cell, joint_weights, time_major
+from rnnlayers.sequences import cause_of_cell, differentiated_once, joint_weights, time_major
 
 BACKENDS = ("tensorflow",)
 COMPILED_ON = ()
@@ -35,6 +35,7 @@ class BlockLSTM:
     def inner_loop(self, sequences, initial_state, mask, training=False):
         import tensorflow
 
+        differentiated_once(tensorflow, "block", "BlockLSTMGradV2")
         cell = self.cell
         x = time_major(tensorflow, self, sequences, mask, training)
         weights, bias = joint_weights(tensorflow, cell, x.dtype)

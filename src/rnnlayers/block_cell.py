@@ -12,13 +12,14 @@ gradient ops but does not register them, so a custom gradient calls them here.
 """
 
 from rnnlayers import refusals
-from rnnlayers.sequences import cause_of_cell, joint_weights, time_major
+from rnnlayers.sequences import cause_of_cell, differentiated_once, joint_weights, time_major
 
 BACKENDS = ("tensorflow",)
 COMPILED_ON = ()
 GATED = {"activation": ("tanh",), "recurrent_activation": ("sigmoid",)}
 CAN = {"LSTM": GATED, "GRU": GATED}
 DTYPES = {4: ("float32", "float16"), 3: ("float32",)}
+WITHOUT_GRADIENTS = ("LSTMBlockCell", "LSTMBlockCellGrad", "GRUBlockCell", "GRUBlockCellGrad")
 FORGET_BIAS = 0.0
 CELL_CLIP = -1.0
 
@@ -45,6 +46,7 @@ class BlockCell:
     def inner_loop(self, sequences, initial_state, mask, training=False):
         import tensorflow
 
+        differentiated_once(tensorflow, "block_cell", *WITHOUT_GRADIENTS)
         x = time_major(tensorflow, self, sequences, mask, training)
         weights = _weights(tensorflow, self.cell, x.dtype)
         if len(initial_state) == 2:

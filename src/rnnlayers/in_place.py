@@ -16,6 +16,8 @@ from rnnlayers.which_keras import PACKAGES, keras_of
 OF_KERAS = ("keras", "cell", "unrolled", "auto", "cudnn")
 OTHERS = ("block", "block_cell", "native")
 NAMES = OF_KERAS + OTHERS
+COMPUTING = ("call", "inner_loop", "_compute_carry_and_output", "_compute_carry_and_output_fused")
+PEEPHOLES = "PeepholeLSTMCell"  # of tf.keras.experimental, derived from that of an LSTM
 
 _classes = {}  # (kernel, class of the layer) → the class with the kernel's method
 _class_of = object.__dict__["__class__"]
@@ -32,7 +34,7 @@ def use(model, kernel):
     is called with one.
 
     Another compiled model with the same layers keeps the functions that it has made, and so does a
-    user's own ``tf.function``.
+    user's own ``tf.function`` that is neither a method nor an attribute of the model or of a layer.
     """
     name, module = _named(kernel)
     keras = keras_of(model)
@@ -138,15 +140,16 @@ def _cause(keras, layer, name, module):
     return module.cause(keras, layer)
 
 
-def own_method(layer, names=("call", "inner_loop")):
+def own_method(layer, names=COMPUTING):
     """``CLASS.METHOD`` of those called `names` that an author's subclass of a recurrent `layer` or
-    of its cell computes itself; None if all are Keras's."""
+    of its cell computes itself; None if all are those of Keras's layer and cell."""
     cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
     for part, name in itertools.product((layer, cell), names):
         for base in part.__class__.__mro__:
             if name not in vars(base):
                 continue
-            if base.__module__.partition(".")[0] not in PACKAGES:
+            package = base.__module__.partition(".")[0]
+            if package not in PACKAGES or base.__name__ == PEEPHOLES:
                 return "{}.{}".format(base.__name__, name)
             break
     return None
@@ -190,6 +193,14 @@ def _forget_functions(keras, model):
     for function in ("train_function", "test_function", "predict_function"):
         if hasattr(model, function):
             setattr(model, function, None)
+    # A tf.function that is a method keeps what it has traced for each object; any other in itself.
+    for kind in type(model).__mro__:
+        for method in vars(kind).values():
+            traced = getattr(method, "_descriptor_cache", {})
+            traced.pop(model, None)
+    for name, value in list(vars(model).items()):
+        if hasattr(value, "experimental_get_tracing_count"):
+            setattr(model, name, value._clone(None))
     if hasattr(model, "train_tf_function"):  # tf.keras 2
         model.train_tf_function = None
     if keras.is_keras3 and getattr(model, "_jit_compile", None):

@@ -39,6 +39,9 @@ RESET_AFTER = "computes reset_after=False only"
 MASK = "has no masks"
 RAGGED = "has no ragged inputs"
 CONSTANTS = "has no constants"
+SECOND_DERIVATIVES = (
+    "has no second derivatives, which a loss with a gradient in it needs: keras and unrolled have"
+)
 OWN_METHOD = "cannot stand for {}, which is not Keras's"
 NO_GPU = "needs a GPU"
 NO_CUDNN = "needs what Keras computes on cuDNN: tanh, sigmoid, a bias, reset_after, no unroll"

@@ -1,5 +1,7 @@
 """What the kernels have in common: what they refuse, and the inputs that they get."""
 
+import functools
+
 from rnnlayers import refusals
 
 
@@ -64,6 +66,18 @@ def joint_weights(tensorflow, cell, dtype):
     if cell.use_bias:
         return matrix, tensorflow.convert_to_tensor(cell.bias)
     return matrix, tensorflow.zeros([matrix.shape[-1]], dtype)
+
+
+@functools.lru_cache(maxsize=None)
+def differentiated_once(tensorflow, kernel, *ops):
+    """Lets whoever asks for the gradient of `ops`, which compute gradients and have none, find
+    `CannotCompute` in place of TensorFlow's LookupError. TensorFlow does not say of which layer."""
+
+    def refuse(*_):
+        raise refusals.CannotCompute("{} {}".format(kernel, refusals.SECOND_DERIVATIVES))
+
+    for op in ops:
+        tensorflow.RegisterGradient(op)(refuse)
 
 
 def check_mask(layer, mask):

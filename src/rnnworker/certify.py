@@ -117,7 +117,8 @@ def certify(job: Job, events: Events, phases: Phases) -> None:
                 batches = trial.probe(sizes)
                 result: Json = {}
                 if not further:
-                    result = trial.measure(tolerance)
+                    with keras_checks.refusals(trial.session.place):
+                        result = trial.measure(tolerance)
                 for part in PROBED:
                     errors = [batch[part] for batch in batches if batch[part] is not None]
                     result[part] = max(errors, default=None)
@@ -461,8 +462,10 @@ class Trial:
                 "compared": rows,
             }
             batches.append(batch)
-        if self.session.recurrent.made:
+        made = self.session.recurrent.made
+        if made:
             functions = self._functions()
+        if made and all(map(self.session.recurrent.can_be_called, made)):
             probes = self._load_probes(functions)
             for index, arrays in enumerate(probes):
                 layer = self.session.recurrent.layers[index]
@@ -518,9 +521,10 @@ class Trial:
             function = None
             own = self.session.recurrent.not_of_keras(made)
             try:
+                of_keras = reference.function_of(made.cell, made.options, keras_3)
                 if own:
                     raise reference.UnknownFunction(OWN_METHOD.format(own))
-                function = reference.function_of(made.cell, made.options, keras_3)
+                function = of_keras
             except reference.UnknownFunction as error:
                 self.no_reference = str(error)
             functions.append(function)

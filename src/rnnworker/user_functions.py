@@ -194,6 +194,9 @@ def one_line(error: BaseException, model: Optional[str] = None) -> str:
     location = _location(error, model or "")
     if not message.startswith(location):
         message = location + message
+    path = getattr(error, "filename", None) or ""
+    if location and isinstance(error, FileNotFoundError) and not os.path.isabs(path):
+        message += "; relative paths begin in {}".format(os.getcwd())
     return message[:500]
 
 

@@ -49,10 +49,15 @@ ASKED = {
     "noise_of_numpy": ("keras", "block"),
     "loop_around_an_own_cell": ("block",),
     "compiled_for_debugging": ("keras",),
+    "without_influence_on_the_loss": ("keras", "block"),
+    "given_weights": (*OF_KERAS, "block"),
+    "peepholes": (*OF_KERAS, "block"),
+    "further_weight": ("keras", "block"),
 }
 REFUSED = {
     ("own_call", "block"): "layer doubled: block cannot stand for Doubled.call",
     ("own_cell", "block"): "layer rnn: block cannot stand for Normalized.call",
+    ("peepholes", "block"): "layer rnn: block cannot stand for Peephole._compute_carry_and_output",
     ("stack_of_cells", "block"): "layer rnn: block computes LSTM only, not StackedRNNCells",
     ("unrolled_stack_of_cells", "keras"): "a model cannot set unroll=True: write rnn=unrolled",
     ("unrolled_stack_of_cells", "block"): "a model cannot set unroll=True: write rnn=unrolled",
@@ -72,7 +77,7 @@ REFUSED = {
     ("own_loop", "keras"): "the model calls the cell lstm_cell in a loop of its own, which no impl",
     ("own_loop", "block"): "the model calls the cell lstm_cell in a loop of its own, which no impl",
     ("loop_around_an_own_cell", "block"): (
-        "rnn=block cannot compute the cell Around, which is not Keras's: keras and cell can"
+        "rnn=block cannot compute the cell Around, only those of LSTM, GRU and SimpleRNN"
     ),
     ("hidden_from_keras", "keras"): "the layer lstm is not part of the model, and not trained",
 }
@@ -81,10 +86,18 @@ NO_REFERENCE = {
     "computed_weights": (
         "the float64 reference has no Scaled.recurrent_kernel, which is not Keras's"
     ),
+    "given_weights": (
+        "the float64 reference has no LSTMCell.recurrent_kernel, which is not Keras's"
+    ),
     "activation_with_weights": (
         "the float64 reference has no activation PReLU, only elu, exponential, hard_sigmoid of "
         "Keras 2, hard_sigmoid of Keras 3, linear, relu, sigmoid, softplus, softsign, tanh"
     ),
+    "peepholes": (
+        "the float64 reference has no Peephole._compute_carry_and_output_fused, which is not "
+        "Keras's"
+    ),
+    "further_weight": "the float64 reference has no Counted.calls, which is not Keras's",
     "own_call": "the float64 reference has no Doubled.call, which is not Keras's",
     "own_cell": "the float64 reference has no Normalized.call, which is not Keras's",
 }
@@ -370,16 +383,106 @@ def test_an_optimizer_inside_another_one_begins_anew_on_torch(
     assert found == {"in_two_parts": [True, False]}
 
 
-def test_a_loss_that_needs_tensors_gets_them_on_torch(
+def test_own_losses_and_weights_on_torch(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    job = job_of("own_loss", folder, framework="keras3_torch")
-    job["implementations"] = job["implementations"][:1]
-    made = answer_of(
-        "keras3_torch", ALL_CERTIFICATES, json.dumps([job]), temporary=tmp_path_factory
-    )
-    result = made[0]["implementations"]["keras"]
-    assert (result["status"], result["applied"]["cpu_1"]["why"]) == ("certified", None), result
+    jobs = []
+    for name in ("own_loss", "without_influence_on_the_loss", "given_weights"):
+        job = job_of(name, folder, framework="keras3_torch")
+        job["implementations"] = job["implementations"][:1]
+        jobs.append(job)
+    made = answer_of("keras3_torch", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+    for certificate in made:
+        result = certificate["implementations"]["keras"]
+        assert (result["status"], result["applied"]["cpu_1"]["why"]) == ("certified", None), result
+
+
+OF_TENSORFLOW = """
+import keras
+import tensorflow
+from keras import layers
+
+
+class Traced(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.LSTM(4)
+        self.inner.build((None, 3, 3))
+        self.last = layers.Dense(1)
+
+    @tensorflow.function(input_signature=[tensorflow.TensorSpec((None, 3, 3))])
+    def features(self, inputs):
+        return self.inner(inputs)
+
+    def call(self, inputs):
+        return self.last(self.features(inputs))
+
+
+class KeepsAFunction(Traced):
+    def __init__(self):
+        super().__init__()
+        signature = [tensorflow.TensorSpec((None, 3, 3))]
+        self.features = tensorflow.function(lambda x: self.inner(x), input_signature=signature)
+
+
+def traced():
+    return called(Traced())
+
+
+def keeps_a_function():
+    return called(KeepsAFunction())
+
+
+def called(model):
+    model(tensorflow.zeros((1, 3, 3)))
+    model.compile("adam", "mse")
+    return model
+
+
+class Smooth(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        with tensorflow.GradientTape() as tape:
+            with tensorflow.GradientTape() as inner:
+                inner.watch(x)
+                predicted = self(x, training=True)
+            slope = inner.gradient(predicted, x)
+            loss = tensorflow.reduce_mean((predicted - y) ** 2 + slope[:, 0] ** 2)
+        variables = self.trainable_variables
+        gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
+        self.optimizer.apply_gradients(zip(gradients, variables))
+        return {"loss": loss}
+
+
+def of_second_derivatives():
+    inputs = layers.Input((3, 3))
+    model = Smooth(inputs, layers.Dense(1)(layers.LSTM(4)(inputs)))
+    model.compile("adam")
+    return model
+"""
+
+
+def test_habits_of_tensorflow(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = folder / "of_tensorflow.py"
+    write(folder, {file.name: OF_TENSORFLOW})
+    asked = ("keras", "block", "block_cell")
+    names = ("traced", "keeps_a_function", "of_second_derivatives")
+    jobs = [job_of(name, folder, file, asked) for name in names]
+    made = answer_of("current", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+
+    *traced, of_second = [each["implementations"] for each in made]
+    for results in traced:
+        kernels = {name: result["kernel"] for name, result in results.items()}
+        assert kernels == {"keras": ["while"], "block": ["block"], "block_cell": ["block_cell"]}
+    for certificate in made[:-1]:
+        assert all(map(equal, certificate["pairs"])), certificate["pairs"]
+    assert of_second["keras"]["status"] == "certified"
+    for name in asked[1:]:
+        assert of_second[name]["status"] == "refused", of_second[name]
+        assert f"{name} has no second derivatives, which a loss" in of_second[name]["why"]
+    lines = OF_TENSORFLOW.splitlines()
+    (line,) = [number for number, each in enumerate(lines, 1) if "tape.gradient(loss" in each]
+    assert of_second["block"]["why"].startswith(f"{file}, line {line}: ")
 
 
 OWN_STEPS = """
@@ -562,6 +665,11 @@ def time_major():
     return sequential(turned, layers.LSTM(4, time_major=True, return_sequences=True), last)
 
 
+def other_units_backward():
+    backward = layers.LSTM(3, go_backwards=True)
+    return sequential(layers.Bidirectional(layers.LSTM(4), backward_layer=backward))
+
+
 def own_draws():
     generator = tensorflow.random.Generator.from_seed(1)
     noise = layers.Lambda(lambda x: x + generator.normal(tensorflow.shape(x)))
@@ -584,6 +692,7 @@ def test_habits_of_keras_2(folder: Path, tmp_path_factory: pytest.TempPathFactor
     file = folder / "of_keras_2.py"
     write(folder, {file.name: OF_KERAS_2})
     whys = {"legacy_optimizer": None, "time_major": None, "own_draws": OWN_DRAWS}
+    whys["other_units_backward"] = None
     jobs = []
     for name in (*whys, "of_cudnn"):
         asked = ("keras", "unrolled", "block")
@@ -598,7 +707,7 @@ def test_habits_of_keras_2(folder: Path, tmp_path_factory: pytest.TempPathFactor
             assert result["outputs"] <= TOLERANCE["float32"]["outputs"], shown
         assert all(map(equal, certificate["pairs"])), certificate["pairs"]
     for result in of_cudnn.values():
-        said = "line 31: the layer cu_dnnlstm is cuDNN itself: write keras.layers.LSTM"
+        said = "line 36: the layer cu_dnnlstm is cuDNN itself: write keras.layers.LSTM"
         assert said in result["why"], result
 
     config = json.dumps(jobs[0]["config"])
@@ -639,3 +748,29 @@ def test_a_learning_rate_that_is_set_after_compile_remains(
     job = job_of("build", folder, framework=settings_of(build)["framework"])
     arguments = (json.dumps(job["config"]), folder / "set_later.py", folder / "data.npz")
     assert answer_of(build, RATE, *arguments, temporary=tmp_path_factory) == 0.5
+
+
+WITH_PEEPHOLES = """
+from tensorflow import keras
+from tensorflow.keras import layers
+
+
+def build():
+    cell = keras.experimental.PeepholeLSTMCell(4)
+    model = keras.Sequential([layers.RNN(cell, input_shape=(3, 3)), layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+"""
+
+
+def test_a_cell_of_keras_with_other_formulas_has_no_reference(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = folder / "with_peepholes.py"
+    write(folder, {file.name: WITH_PEEPHOLES})
+    job = job_of("build", folder, file, ("keras",), settings_of("tf_1_15")["framework"])
+    made = answer_of("tf_1_15", ALL_CERTIFICATES, json.dumps([job]), temporary=tmp_path_factory)
+    result = made[0]["implementations"]["keras"]
+    assert result["status"] == "certified", result
+    said = "the float64 reference has no PeepholeLSTMCell._compute_carry_and_output, which is not "
+    assert result["no_reference"] == f"{said}Keras's"

@@ -119,6 +119,19 @@ def test_an_error_names_the_line_in_the_users_file(tmp_path: Path) -> None:
     assert user_functions.described(ValueError("ValueError: no")) == "ValueError: no"
 
 
+def test_a_file_that_does_not_exist_is_looked_for_in_a_named_folder(tmp_path: Path) -> None:
+    for path, said in (
+        ("words.txt", f"; relative paths begin in {Path.cwd()}"),
+        ("/words.txt", ""),
+    ):
+        user_functions.forget()
+        with pytest.raises(FileNotFoundError) as caught:
+            recurrent(tmp_path, MINE.replace("layer = ", f"open({path!r}); layer = "))(UNITS)
+        place = f"{tmp_path}/mine.py, line 3: "
+        missing = f"{place}[Errno 2] No such file or directory: {path!r}"
+        assert user_functions.one_line(caught.value) == missing + said
+
+
 def test_lack_of_memory_has_a_code_of_its_own() -> None:
     class ResourceExhaustedError(Exception):
         """As TensorFlow has it."""

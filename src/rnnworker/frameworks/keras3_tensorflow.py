@@ -225,7 +225,10 @@ class Session(KerasSession):
         def gradients(*samples):
             with tensorflow.GradientTape() as tape:
                 loss = self.loss(*samples)
-            return list(map(self.as_tensor, tape.gradient(loss, variables)))
+            # Of a weight that the loss does not depend on too.
+            zero = tensorflow.UnconnectedGradients.ZERO
+            found = tape.gradient(loss, variables, unconnected_gradients=zero)
+            return list(map(self.as_tensor, found))
 
         def gradients_of(*samples):
             samples = trees.mapped(tensorflow.constant, samples)

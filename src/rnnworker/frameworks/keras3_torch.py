@@ -107,7 +107,8 @@ class Session(KerasSession):
         return gradients
 
     def _gradients(self, loss, tensors):
-        computed = self.torch.autograd.grad(loss, tensors)
+        # Zeros of a weight that the loss does not depend on.
+        computed = self.torch.autograd.grad(loss, tensors, materialize_grads=True)
         return [gradient.float().cpu().numpy() for gradient in computed]
 
     def _layer_gradients(self, layer, x, upstream):

@@ -26,20 +26,17 @@ def refusals(place_of):
     try:
         yield
     except Exception as error:
-        behind = error
-        while behind is not None and not _is_of_ours(behind):
-            behind = behind.__cause__ or behind.__context__
+        behind = None
+        each = error
+        while each is not None:
+            if isinstance(each, (Refusal, CannotCompute)):
+                behind = each  # the first: Keras 3 raises a copy that has lost its layer
+            each = each.__cause__ or each.__context__
         if isinstance(behind, CannotCompute):
             raise in_place.refused(behind, place_of) from error
         if behind is None or behind is error:
             raise
         raise behind from error
-
-
-def _is_of_ours(error):
-    """Whether `error` is a `Refusal` or `CannotCompute` as it was raised: of the latter, Keras 3
-    raises a copy that has lost its layer."""
-    return isinstance(error, Refusal) or getattr(error, "layer", None) is not None
 
 
 def check_kind(session):
@@ -323,7 +320,10 @@ def _why_not_found(session, layer, loops):
         )
         return fault.format(layer.name)
     if isinstance(layer, loops):
-        fault = "rnn={} cannot compute the cell {}, which is not Keras's: keras and cell can"
+        fault = (
+            "rnn={} cannot compute the cell {}, only those of LSTM, GRU and SimpleRNN: keras and "
+            "cell can"
+        )
         return fault.format(session.recurrent.name, type(layer.cell).__name__)
     if in_place.is_cell(session.keras, layer):
         fault = (

@@ -9,6 +9,7 @@ their own: a module of ``rnnworker.kernels``, or a user's file with ``make``
 import importlib
 
 from rnnlayers import own_method
+from rnnlayers.in_place import COMPUTING
 from rnnworker import arguments, canonical_weights
 from rnnworker.arguments import Refusal
 from rnnworker.options import (
@@ -24,7 +25,7 @@ from rnnworker.recurrent import cells, composed, in_place, own_file
 from rnnworker.user_functions import caller
 
 # Methods of a layer or a cell that decide its function.
-OWN_METHODS = ("call", "inner_loop", "get_initial_state")
+OWN_METHODS = COMPUTING + ("get_initial_state",)
 LONGEST_UNROLLED = 1000
 # That compiling a training step of TensorFlow 2.21 took for each time step of an LSTM layer with 32
 # units, on one quiet core, for 100 and 400 time steps.
@@ -177,6 +178,12 @@ class Recurrent:
                 if own:
                     return own
         return None
+
+    def can_be_called(self, made):
+        """Whether the layer of `made` can be called on its own."""
+        if self.module is not None:
+            return True
+        return not any(map(cells.has_given_weights, composed.inner_layers(made.layer)))
 
     def unmet(self, made):
         """What the grid or the layer of `made` states that has no effect on it, as the end of a

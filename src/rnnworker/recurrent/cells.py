@@ -135,13 +135,18 @@ def packed(unpack, values, arrays):
 
 def names_of(layer, variables):
     """The canonical names of some `variables` of a layer: those of `ARRAYS`, ``own_1``, ``own_2``,
-    … of further weights of an author's class, and None of a kept state. A cell without Keras's
-    attributes has its weights in the order of `ARRAYS`."""
+    … of further weights of an author's class, and None of a kept state. A weight whose attribute is
+    another tensor is known by its own name. A cell without Keras's attributes has its weights in
+    the order of `ARRAYS`."""
     cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
     arrays = layer.weights
     if hasattr(cell, ATTRIBUTES[0]):
         arrays = [getattr(cell, attribute, None) for attribute in ATTRIBUTES]
     names = {id(array): name for name, array in zip(ARRAYS, arrays)}
+    for attribute in _not_weights(layer):
+        for each in layer.weights:
+            if _last_name(each) == attribute:
+                names[id(each)] = ARRAYS[ATTRIBUTES.index(attribute)]
     states = [id(state) for state in getattr(layer, "states", None) or ()]
     further = [id(each) for each in layer.weights if id(each) not in list(names) + states]
     for number, each in enumerate(further, 1):
@@ -150,15 +155,41 @@ def names_of(layer, variables):
 
 
 def own_weight(layer):
-    """``CLASS.ATTRIBUTE`` of the cell of `layer` that an author computes from other weights; None
-    if it computes none of `ATTRIBUTES`."""
+    """``CLASS.ATTRIBUTE`` of the cell of `layer` that an author computes from other weights, or
+    ``CLASS.NAME`` of a further weight; None if the weights are those of Keras."""
+    cell = getattr(layer, "cell", layer)
+    own = _not_weights(layer)
+    for name, variable in zip(names_of(layer, layer.weights), layer.weights):
+        if name is not None and name not in ARRAYS:
+            own.append(_last_name(variable))
+    if not own:
+        return None
+    owner = cell if hasattr(cell, own[0]) else layer
+    return "{}.{}".format(type(owner).__name__, own[0])
+
+
+def _last_name(variable):
+    """The name of a variable without those of layers around it."""
+    return variable.name.split("/")[-1].partition(":")[0]
+
+
+def has_given_weights(layer):
+    """Whether what calls `layer` puts a tensor in place of a weight, such as a normalized one: the
+    layer cannot be called on its own."""
+    of_object = vars(getattr(layer, "cell", layer))
+    return any(attribute in of_object for attribute in _not_weights(layer))
+
+
+def _not_weights(layer):
+    """Those of `ATTRIBUTES` of the cell of `layer` that are no weights of the layer."""
     cell = getattr(layer, "cell", layer)
     weights = list(map(id, layer.weights))
+    found = []
     for attribute in ATTRIBUTES:
         value = getattr(cell, attribute, None)
         if value is not None and id(value) not in weights:
-            return "{}.{}".format(type(cell).__name__, attribute)
-    return None
+            found.append(attribute)
+    return found
 
 
 def unpack(layout, values, units):

@@ -6,14 +6,14 @@ from rnnworker.arguments import DECIDED, Refusal
 from rnnworker.recorded import recording
 from rnnworker.recurrent.composed import flat, parts_of
 from rnnworker.recurrent.cudnn_fallback import set_fallback
-from rnnworker.user_functions import caller
+from rnnworker.user_functions import caller, one_line
 
 RECURRENT = ("LSTM", "GRU", "SimpleRNN")
 
 
 def found_in(keras, model):
     """The recurrent layers of `model`, at any depth, each once. A ``Bidirectional`` is one of them
-    if both directions have the same cell and options; else each direction is."""
+    if both directions have the same cell, units and options; else each direction is."""
     inside = set()
     found = []
     for layer in flat([model]):
@@ -54,7 +54,8 @@ def is_cell(keras, layer):
 
 
 def is_pair(keras, layer):
-    """Whether `layer` is a ``Bidirectional`` whose directions compute the same function."""
+    """Whether `layer` is a ``Bidirectional`` whose directions compute the same function of arrays
+    with the same shapes."""
     if not isinstance(layer, keras.layers.Bidirectional):
         return False
     forward, backward = parts_of(layer).values()
@@ -64,7 +65,8 @@ def is_pair(keras, layer):
     for direction in (forward, backward):
         options = options_of(keras, direction)
         cell = cell_name(keras, direction, options)
-        functions.append((cell, dict(options, go_backwards=None)))
+        units = getattr(direction, "cell", direction).units
+        functions.append((cell, units, dict(options, go_backwards=None)))
     is_reverse = backward.go_backwards and not forward.go_backwards
     return functions[0] == functions[1] and is_reverse
 
@@ -109,9 +111,10 @@ def give(keras, model, kernel, place_of):
 
 
 def refused(error, place_of):
-    """The `Refusal` of a `CannotCompute`, with the place of its layer."""
+    """The `Refusal` of a `CannotCompute`, with the place of its layer; with that of the error if it
+    has no layer."""
     place = place_of(error.layer)
-    return Refusal("{}: {}".format(place, error) if place else str(error))
+    return Refusal("{}: {}".format(place, error) if place else one_line(error))
 
 
 def unrolled_when_made(keras, unrolled):

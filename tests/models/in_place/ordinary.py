@@ -498,6 +498,79 @@ def loop_around_an_own_cell():
     return sequential(layers.RNN(Around()))
 
 
+class LeftOver(keras.Model):
+    """Calls a layer on which its loss does not depend."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.LSTM(4)
+        self.last = layers.Dense(1)
+        self.left_over = layers.Dense(2)
+
+    def call(self, inputs):
+        hidden = self.inner(inputs)
+        self.left_over(hidden)
+        return self.last(hidden)
+
+
+def without_influence_on_the_loss():
+    model = LeftOver()
+    model(numpy.zeros((1, 3, 3), "float32"))
+    model.compile("adam", "mse")
+    return model
+
+
+class WeightNormalization(layers.Wrapper):
+    """Puts a tensor in place of a weight in each call, as TensorFlow Addons' layer does."""
+
+    def build(self, shape):
+        self.layer.build(shape)
+        self.direction = self.layer.cell.recurrent_kernel
+        shape = self.direction.shape[-1:]
+        self.scale = self.add_weight(shape=shape, initializer="ones", name="scale")
+        self.built = True
+
+    def call(self, inputs):
+        lengths = keras.ops.norm(self.direction, axis=0)
+        self.layer.cell.recurrent_kernel = self.scale * self.direction / lengths
+        return self.layer(inputs)
+
+    def compute_output_shape(self, shape):
+        return self.layer.compute_output_shape(shape)
+
+
+def given_weights():
+    return sequential(WeightNormalization(layers.LSTM(4)))
+
+
+class Peephole(layers.LSTMCell):
+    """Overrides what Keras's own cell computes with, as Keras 2's PeepholeLSTMCell did."""
+
+    def build(self, shape):
+        super().build(shape)
+        self.peephole = self.add_weight(shape=(self.units,), initializer="ones", name="peephole")
+
+    def _compute_carry_and_output_fused(self, gates, memory):
+        i, f, c, o = gates
+        memory = self.recurrent_activation(f + self.peephole * memory) * memory
+        memory = memory + self.recurrent_activation(i) * self.activation(c)
+        return memory, self.recurrent_activation(o + self.peephole * memory)
+
+
+def peepholes():
+    return sequential(layers.RNN(Peephole(4)))
+
+
+class Counted(layers.LSTM):
+    def build(self, shape):
+        super().build(shape)
+        self.calls = self.add_weight(shape=(), initializer="zeros", name="calls", trainable=False)
+
+
+def further_weight():
+    return sequential(Counted(4))
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
