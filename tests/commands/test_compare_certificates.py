@@ -33,7 +33,7 @@ def write(results: Path, **implementations: dict) -> None:
         (CERTIFIED, CERTIFIED, None),
         (REFUSED, CERTIFIED, "block cannot compute mine: mine.py, line 4"),
         (FAILED, CERTIFIED, None),  # the page says what is wrong with it
-        (FAILED, FAILED, "cannot compute mine: ValueError: mine.py, line 3"),
+        (FAILED, FAILED, "no implementation can compute mine: ValueError: mine.py, line 3"),
     ],
 )
 def test_a_refusal_ends_it_before_anything_is_measured(

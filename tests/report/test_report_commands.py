@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shutil
+from dataclasses import replace as changed
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,8 @@ from rnnbench.commands import question as module
 from rnnbench.commands.compare import _limit, compare
 from rnnbench.commands.show import show
 from rnnbench.errors import ConfigError
+from rnnbench.grid.experiment import LONGEST
+from rnnbench.plain_text import is_name
 from rnnbench.records.store import write_json, write_record
 from rnnbench.report.terminal import print_answers
 from tests.conftest import ROOT
@@ -149,7 +152,11 @@ def report(planned, *arguments, name="quick"):
 # Words on the command line → what the error says; {} is a folder.
 BAD = {
     "compare nothing keras": "no measured run matches 'nothing'",
-    "compare keras keras": "equals a run",
+    "compare keras block --site nowhere": "--site nowhere: has no results. Fix: name one of here",
+    "report quick --site here --site nowhere": "--site nowhere: nowhere has no plan of quick. Fix: "
+    "name a site that has one: here",
+    "history quick --site nowhere": "nowhere has no plan of quick",
+    "import {}": "/here: is not a bundle: it has no experiment.json; nothing was imported",
     "compare keras block --experiment quik": "--experiment quik: .* Fix: did you mean quick",
     "show nothing": "no record of",
     "show *": "matches 21 runs",
@@ -332,6 +339,33 @@ def test_compare_trains_a_model_of_ones_own_for_one_epoch_at_a_time(tmp_path):
         assert ("model.epochs=1" in overrides) == expected
 
 
+def test_the_file_of_a_loss_and_long_names_give_an_experiment_s_name(tmp_path):
+    """``--loss mine.py:my_loss`` was refused: its path became part of the name."""
+    long = f"{'a' * 90}.py:build"
+    for question in (
+        module.Question(("keras", "block"), loss="/a/mine.py:my_loss", optimizer="adam"),
+        module.Question(("keras", "block"), model=long, data="mine.npz"),
+    ):
+        file = module._write_experiment(question, [ROOT / "conf"], tmp_path)
+        assert file.parent == tmp_path / "compare" and is_name(file.stem)
+        assert len(file.stem) <= LONGEST
+        other = changed(question, loss="/b/mine.py:my_loss")
+        assert module._write_experiment(other, [ROOT / "conf"], tmp_path) != file
+
+
+@pytest.mark.parametrize(
+    "override", ["rnn=unrolled", "model=x.yaml", "dataset.path=x.npz", "+model.loss=mae"]
+)
+def test_an_override_that_contradicts_the_arguments_is_refused(override, tmp_path):
+    """It replaced what they say, without a word."""
+    said = {"model": "mine.py:build", "data": "mine.npz", "loss": "mse"}
+    question = module.Question(("keras", "block"), **said, overrides=(override,))
+    with pytest.raises(ConfigError, match="contradict each other"):
+        module._write_experiment(question, [ROOT / "conf"], tmp_path)
+    fits = changed(question, overrides=("model.epochs=3", "model.optimizer.learning_rate=0.1"))
+    assert module._write_experiment(fits, [ROOT / "conf"], tmp_path).is_file()
+
+
 def written_below(folder):
     """Writes the experiment of `compare` into `folder` instead of the results."""
     write = module._write_experiment
@@ -340,3 +374,9 @@ def written_below(folder):
         return write(question, conf, folder)
 
     return written
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path, capsys):
+    """It was told to measure, which --results forbids."""
+    assert main(["compare", "keras", "block", "--results", str(tmp_path / "no")]) == 2
+    assert f"--results {tmp_path}/no: is not a folder." in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -56,12 +57,20 @@ class Question:
         words += [*self.overrides, "--budget", f"{self.seconds / 60:g}"]
         return shlex.join(words)
 
-    def check_files(self) -> None:
-        """Raises a `ConfigError` for a file that does not exist."""
+    def check(self) -> None:
+        """Raises a `ConfigError` for a file that does not exist, or a name that stands twice."""
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise ConfigError(
+                    f"{name} cannot be compared with {name}.",
+                    where="compare",
+                    remedy="name each choice once; a file with the name of another one is renamed.",
+                )
         for choice in self.choices:
             if _is_file(choice) and not Path(choice).is_file():
                 raise ConfigError("no such file.", where=choice, remedy="correct the path.")
-        for flag, given in (("--model", self.model), ("--data", self.data)):
+        loss = self.loss if self.loss and ".py:" in self.loss else None
+        for flag, given in (("--model", self.model), ("--data", self.data), ("--loss", loss)):
             file, python, _ = (given or "").partition(".py:")
             if python:
                 file += ".py"
@@ -143,12 +152,13 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
 def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -> Path:
     """The file of the experiment that measures what is to be compared. It is kept: Snakemake can
     continue what `compare` has begun."""
+    from rnnbench.grid.experiment import LONGEST
     from rnnbench.grid.files import name_of_choice
     from rnnbench.grid.point import short_path
 
     names = question.names
     seconds = question.seconds
-    title = f"{', '.join(names[:-1])} against {names[-1]}"
+    title = f"{names[0]} against {', '.join(names[1:])}"
     if question.model:
         title += f" in {name_of_choice(Path(question.model))}"
 
@@ -160,6 +170,7 @@ def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -
         values.append(choice)
 
     grid = [f"{axis}={','.join(values)}", *of_a_model(question)]
+    _check_said_once(grid, question.overrides)
     if question.model:
         # Members train again until turns have their share; long trainings would exceed the budget.
         grid.append("model.epochs=1")
@@ -180,12 +191,30 @@ def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -
     }
 
     parts = sorted(names)
-    for given in filter(None, [question.model, question.data]):
-        parts.append(short_path(str(Path(given).absolute())))
-    parts += filter(None, [question.loss, question.optimizer])
-    file: Path = results / "compare" / f"{'-'.join(parts)}.yaml"
+    said = (question.model, question.data, question.loss, question.optimizer)
+    for given in filter(None, said):
+        is_word = given.isidentifier()
+        parts.append(given if is_word else short_path(str(Path(given).absolute())))
+    name = "-".join(parts)
+    if len(name) > LONGEST:
+        digest = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
+        name = f"{name[: LONGEST - 7]}-{digest[:6]}"
+    file: Path = results / "compare" / f"{name}.yaml"
     write_json(file, experiment)  # JSON is YAML
     return file
+
+
+def _check_said_once(grid: Sequence[str], overrides: Sequence[str]) -> None:
+    """Raises a `ConfigError` for an override that would replace what the arguments say."""
+    said = {text.partition("=")[0]: text for text in grid}
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+~")
+        if key in said:
+            raise ConfigError(
+                f"{override} and the arguments, which say {said[key]}, contradict each other.",
+                where="compare",
+                remedy=f"leave out {override}, or what says {said[key]}.",
+            )
 
 
 def _check_can_be_compared(experiment: str, results: Path) -> None:
@@ -203,10 +232,15 @@ def _check_can_be_compared(experiment: str, results: Path) -> None:
         none_can = len(entries) > 1 and "certified" not in statuses
         for name, each in entries.items():
             if each.status == "refused" or none_can:
+                what = f"{name} cannot"
+                remedy = "change the model there, or compare implementations that can."
+                if none_can:
+                    what = "no implementation can"
+                    remedy = "correct the model, the data or the options."
                 raise ConfigError(
-                    f"{name} cannot compute {certificate.model}: {str(each.why).rstrip('.?')}.",
+                    f"{what} compute {certificate.model}: {str(each.why).rstrip('.?')}.",
                     where="compare",
-                    remedy="change the model there, or compare implementations that can.",
+                    remedy=remedy,
                 )
 
 

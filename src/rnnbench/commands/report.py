@@ -205,14 +205,21 @@ def folders_at(
     words: Sequence[str] = (),
 ) -> list[Path]:
     """The experiment's folder at each of the `sites`, this machine's first and imported ones last.
-    Raises `RecordError` if there is none.
+    Raises `RecordError` if a site has none.
 
     `words`: those with which `run` measures it, if they are known.
     """
     folders = []
     for site in sites:
-        folders += planned_folders(results, experiment, site)
-    if not folders:
+        found = planned_folders(results, experiment, site)
+        folders += found
+        if found:
+            continue
+        known = [folder.parent.name for folder in planned_folders(results, experiment)]
+        if known:
+            remedy = f"name a site that has one: {', '.join(known)}."
+            what = f"{site} has no plan of {experiment}."
+            raise RecordError(what, where=f"--site {site}", remedy=remedy)
         what = f"no site has a plan of {experiment}."
         name = experiment
         if words:

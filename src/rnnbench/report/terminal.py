@@ -164,7 +164,7 @@ def print_history(
     lines = []
     for number, own in enumerate(measurements, 1):
         versions = n.few(map(software, own), 2, "; ")
-        revisions = [str(record.measured.get("revision") or "")[:7] for record in own]
+        revisions = [_short(str(record.measured.get("revision") or "")) for record in own]
         code = n.few(filter(None, revisions), 2, ", ") or "not recorded"
         started = n.moment(min(record.started for record in own))
         runs = n.counted(sum(not record.is_companion for record in own), "run")
@@ -183,6 +183,11 @@ def print_history(
     heads = [f"speed relative to {base}", *map(str, recent)]
     Console().print(_table(heads, rows, numbers=False))
     _print_lines(history_sentences(labelled, experiment))
+
+
+def _short(revision: str) -> str:
+    """The first digits of a commit; a version as it is."""
+    return revision if " " in revision else revision[:7]
 
 
 def speedup_cell(row: Row) -> str:
