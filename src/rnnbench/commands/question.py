@@ -11,7 +11,8 @@ from pathlib import Path
 from rnnbench.commands.arguments import overrides_of, project_conf
 from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.project import SETTINGS, settings
-from rnnbench.records.store import planned_folders, read_json, write_json
+from rnnbench.records.plan_file import Run
+from rnnbench.records.store import Place, read_json, timing_lock, write_json
 
 TURNS = 0.6  # share of a round's time
 
@@ -139,10 +140,11 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
     plan = replace(plan, rerun=question.command)
     name = plan.experiment.name
     page = Path("reports") / name / PAGE
+    place = Place(root, root / "results", plan.site, name, timing_lock())
     is_new = measure_here(
         plan,
         root,
-        lambda: _check_can_be_compared(name, root / "results"),
+        lambda: _check_can_be_compared(list(plan.runs.values()), place),
     )
     if is_new or not page.exists():
         write_page([name])
@@ -217,20 +219,17 @@ def _check_said_once(grid: Sequence[str], overrides: Sequence[str]) -> None:
             )
 
 
-def _check_can_be_compared(experiment: str, results: Path) -> None:
+def _check_can_be_compared(runs: Sequence[Run], place: Place) -> None:
     """Raises a `ConfigError` if a certificate says that one of them refuses the model, or that none
-    can be built: measuring the others would not answer the question."""
+    of the `runs` is trained: measuring the others would not answer the question."""
+    from rnnbench.running.refusals import refusals
     from rnnbench.sources.certificates import certificate_of
 
-    folders = planned_folders(results, experiment)
-    folder = max(folders, key=lambda each: (each / "plan.jsonl").stat().st_mtime)  # of this site
-    for key in read_json(folder / "certificates.json"):
-        file = folder / "certificates" / f"{key}.json"
+    none_can = len(refusals(runs, place)) == len(runs)
+    for key in read_json(place.folder / "certificates.json"):
+        file = place.folder / "certificates" / f"{key}.json"
         certificate = certificate_of(read_json(file), str(file))
-        entries = certificate.implementations
-        statuses = [each.status for each in entries.values()]
-        none_can = len(entries) > 1 and "certified" not in statuses
-        for name, each in entries.items():
+        for name, each in certificate.implementations.items():
             if each.status == "refused" or none_can:
                 what = f"{name} cannot"
                 remedy = "change the model there, or compare implementations that can."
