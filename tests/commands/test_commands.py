@@ -62,7 +62,8 @@ BAD = {
     f"{PREDICT} --threads -1": "threads is -1; it must be an integer ≥ 1",
     f"{PREDICT} --batch 1,0": "batches has the value 0; it must be an integer ≥ 1",
     f"{PREDICT} --json /no/x": "--json /no/x: is not a file in an existing folder. Fix: ",
-    f"{PREDICT} --model mine.yaml": "model={root}/mine.yaml: no such file.",
+    f"{PREDICT} --model digits_rnn": "--model digits_rnn: is not a model. Fix: name FILE.py:",
+    f"{PREDICT} --model mine.py": "model={root}/mine.py: no such file.",
     f"{PREDICT} --model tests/models/weather.py:no": "weather.py has no function no. Fix: ",
     "compare keras block --json /no/x": "--json /no/x: is not a file in an existing folder. Fix: ",
 }

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from dataclasses import replace as changed
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -160,7 +161,8 @@ BAD = {
     "compare keras block --experiment quik": "--experiment quik: .* Fix: did you mean quick",
     "show nothing": "no record of",
     "show *": "matches 21 runs",
-    "report quick --deadline 60": "--deadline: needs prices, .* cpu_1, cpu_2. Fix: give --price",
+    "report quick --deadline 60": "--deadline: there is no price for cpu_1, cpu_2. Fix: give",
+    "report quick --price gce_2017": "--price gce_2017: there is no price for cpu_1, cpu_2. Fix: ",
     "report quick --price {}/net.yaml": "net.yaml: is not a price list: it has no prices",
     "retry quick foo* --site here": "no finished run is named 'foo.*'. Fix: `rnnbench grid",
     "export quik -o {}/x.zip": "has no runs of quik at any site. Fix: did you mean quick",
@@ -380,3 +382,15 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path, capsys):
     """It was told to measure, which --results forbids."""
     assert main(["compare", "keras", "block", "--results", str(tmp_path / "no")]) == 2
     assert f"--results {tmp_path}/no: is not a folder." in capsys.readouterr().err
+
+
+def test_without_a_reference_the_page_has_seconds_and_no_speedups(planned, tmp_path, monkeypatch):
+    """The page said that speed-ups are relative to `nothing`, and gave each one as 1.00."""
+    monkeypatch.chdir(tmp_path)
+    file = planned / "here/quick/experiment.json"
+    write_json(file, {**json.loads(file.read_text()), "reference": {}})
+    folders = ["--prices", str(ROOT / "conf/price"), "--published", str(tmp_path)]
+    assert report(planned, *folders) == 0
+    text = Path("reports/quick/report.md").read_text()
+    assert "### Seconds per epoch" in text and "1.00×" not in text
+    assert "`nothing`" not in text and "speed-up |" not in text

@@ -8,19 +8,15 @@ from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
-
-import msgspec
-from msgspec import Meta
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rnnbench.api.arrays import file_of_data
 from rnnbench.api.source import file_of_function
 from rnnbench.commands.arguments import name_of
 from rnnbench.commands.prediction import answered, job_of
-from rnnbench.commands.question import Question, measured
+from rnnbench.commands.question import Question, checked_arguments, measured
 from rnnbench.commands.report import folders_at, read_found
 from rnnbench.errors import ConfigError, say
-from rnnbench.grid.values import typed
 from rnnbench.project import SOURCE, is_project
 from rnnbench.records.report_files import PAGE
 from rnnbench.records.store import write_bytes
@@ -32,15 +28,6 @@ if TYPE_CHECKING:
 CALLS = RLock()
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The types of arguments of `compare`."""
-
-    budget: Annotated[float, Meta(gt=0, le=1e9)]
-    loss: str | None
-    optimizer: str | None
-    overrides: list[str]
 
 
 SNAKEFILE = """module rnnbench:
@@ -103,13 +90,7 @@ def compare(
             where="implementations",
             remedy='name two or more, such as ("keras", "block").',
         )
-    given = {
-        "budget": budget,
-        "loss": loss,
-        "optimizer": optimizer,
-        "overrides": _listed(overrides),
-    }
-    asked = typed(given, Asked, lambda key: "rnnbench.compare", "see help(rnnbench.compare).")
+    asked = checked_arguments(budget, loss, optimizer, _listed(overrides))
 
     folder = _project(project)
     kept = folder / "results" / "compare"

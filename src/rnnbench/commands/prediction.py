@@ -14,12 +14,14 @@ from msgspec import Meta, to_builtins
 
 from rnnbench.builds.pins import build_named
 from rnnbench.commands.arguments import JSON, Arguments, check_json, command_parser, project_conf
+from rnnbench.datasets.pins import own_md5
 from rnnbench.errors import ConfigError, say
 from rnnbench.grid.experiment import Positive, known_runtimes
-from rnnbench.grid.files import check_own_code, file_of, name_of_choice, section_of_function
+from rnnbench.grid.files import PYTHON_MODEL, SAVED_MODEL, check_own_code, file_of, name_of_choice
 from rnnbench.grid.point import short_path
 from rnnbench.grid.values import typed
 from rnnbench.records.store import json_bytes, write_json
+from rnnworker.options import SAVED
 from rnnworker.precision import DEFAULT
 
 if TYPE_CHECKING:
@@ -205,14 +207,14 @@ def _write_page(results: Results, name: str, rerun: str, out: Path | None) -> Pa
 
 def _model(reference: str) -> dict[str, Any]:
     """The section of a config for a model, with the absolute path of its file."""
-    file = file_of({}, "model", reference, WHERE, Path())
-    section = section_of_function(file)
-    if section is None:
+    if not PYTHON_MODEL.fullmatch(reference) and not reference.endswith(SAVED_MODEL):
         remedy = "name FILE.py:FUNCTION or FILE.keras."
-        raise ConfigError("is a YAML file.", where=f"--model {reference}", remedy=remedy)
-    # What is asked is read from the file of the data, without a `prepare`.
-    kept = {key: value for key, value in section.items() if key in ("function", "file", "md5")}
-    return {"name": name_of_choice(file), **kept}
+        raise ConfigError("is not a model.", where=f"--model {reference}", remedy=remedy)
+    file = file_of({}, "model", reference, WHERE, Path())
+    section = {"name": name_of_choice(file), "function": str(file)}
+    if file.suffix == SAVED_MODEL:
+        section |= {"function": SAVED, "file": str(file), "md5": own_md5(file)}
+    return section
 
 
 def _existing(text: str) -> Path:

@@ -7,9 +7,14 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from rnnbench.commands.arguments import overrides_of, project_conf
 from rnnbench.errors import ConfigError, display_path, suggestion
+from rnnbench.grid.values import typed
 from rnnbench.project import SETTINGS, settings
 from rnnbench.records.plan_file import Run
 from rnnbench.records.store import Place, read_json, timing_lock, write_json
@@ -78,6 +83,22 @@ class Question:
             if given and not Path(file).expanduser().exists():
                 where = f"{flag} {given}"
                 raise ConfigError("no such file.", where=where, remedy="correct the path.")
+
+
+class Typed(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments of `rnnbench.compare` that a program may give as something else."""
+
+    budget: Annotated[float, Meta(gt=0, le=1e9)]
+    loss: str | None
+    optimizer: str | None
+    overrides: list[str]
+
+
+def checked_arguments(budget: Any, loss: Any, optimizer: Any, overrides: list[Any]) -> Typed:
+    """The arguments of `rnnbench.compare`. Raises a `ConfigError` for one of another type."""
+    given = {"budget": budget, "loss": loss, "optimizer": optimizer, "overrides": overrides}
+    remedy = "see help(rnnbench.compare)."
+    return typed(given, Typed, lambda key: "rnnbench.compare", remedy)
 
 
 def of_a_model(options: Question) -> list[str]:

@@ -259,12 +259,16 @@ def report_inputs(
     devices |= {each.choices.get("device", "") for each in predictions}
     prices = choose_prices(options.price, options.prices, devices)
     has_prices = prices is not None and any(map(prices.price_of, devices))
-    if (options.deadline or options.money) and not has_prices:
-        what = f"needs prices, but no price list has {', '.join(sorted(devices))}."
-        where = "--money"
-        if options.deadline:
-            where = "--deadline"
-        raise ConfigError(what, where=where, remedy="give --price NAME or FILE, a list with one.")
+    asked = {
+        f"--price {options.price}": devices and options.price,
+        "--deadline": options.deadline,
+        "--money": options.money,
+    }
+    for where, given in asked.items():
+        if given and not has_prices:
+            what = f"there is no price for {', '.join(sorted(devices))}."
+            remedy = "give --price NAME or FILE, a list with one."
+            raise ConfigError(what, where=where, remedy=remedy)
 
     return ReportInputs(
         certificates=certificates,

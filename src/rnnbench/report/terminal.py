@@ -180,7 +180,7 @@ def print_history(
         for row in of_name.to_dict("records"):
             cells[row["measurement"]] = speedup_cell(row)
         rows.append([joined(name), *(cells[number] for number in recent)])
-    heads = [f"speed relative to {base}", *map(str, recent)]
+    heads = [f"speed relative to {base}" if base else "configuration", *map(str, recent)]
     Console().print(_table(heads, rows, numbers=False))
     _print_lines(history_sentences(labelled, experiment))
 
