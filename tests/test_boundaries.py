@@ -18,6 +18,7 @@ JOB = "what a worker is to do"
 LOOP = "overrides a method of the worker's loop, whose runs become jobs"
 ALLOWED = {
     "grid.expand.expand": CONFIG,
+    "grid.files.check_own_code": CONFIG,
     "grid.requirements.unmet": CONFIG,
     "planning.digests.serving_digest": CONFIG,
     "planning.digests.worker_digest": CONFIG,

@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib.util
 import linecache
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
+import rnnbench
+from rnnbench.api import calls
 from rnnbench.api.arrays import file_of_data
 from rnnbench.api.source import file_of_function
 from rnnbench.errors import ConfigError
@@ -129,7 +133,6 @@ def test_arrays_are_written_once(tmp_path: Path) -> None:
     named = {"x_train": x[:8], "y_train": y[:8], "x_val": x[8:], "y_val": y[8:]}
     assert file_of_data(split, tmp_path) == file_of_data(named, tmp_path) == path
     assert file_of_data((x + 1, y), tmp_path) != path
-    assert file_of_data(None, tmp_path) is None
     assert file_of_data("/a/b.npz", tmp_path) == "/a/b.npz"
 
 
@@ -140,9 +143,82 @@ def test_arrays_are_written_once(tmp_path: Path) -> None:
         (([1] * 9, [1] * 8), "x has 9 samples, but y has 8"),
         (([1], [1]), "too few to keep some for validation"),
         (((1, 2, 3), (1, 2)), "have not two arrays each"),
-        ({"x_train": numpy.array([[1], [1, 2]], object)}, "x_train is of objects, not of numbers"),
+        ({"x_train": numpy.array([[1], [1, 2]], object)}, "x_train is not an array of numbers"),
+        (([[1], [1, 2]], [1, 2]), "x is not an array of numbers. Fix: pad sequences"),
+        ((3, 4), "x is not an array of numbers"),
+        ({"x_train": {"a": numpy.ones((5, 2))}}, "Several inputs are x_train.NAME in the dict"),
+        (None, "NoneType is no data"),
     ],
 )
 def test_other_data_are_refused(tmp_path: Path, data: Any, fault: str) -> None:
     with pytest.raises(ConfigError, match=fault):
         file_of_data(data, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"budget": "60"}, "budget is '60'; it must be a number"),
+        ({"budget": float("inf")}, "budget is inf; it must be a number"),
+        ({"budget": 0}, "budget is 0; it must be a number > 0"),
+        ({"loss": max}, "loss is .*; it must be a string or null"),
+        ({"overrides": [3]}, "it must be a string"),
+        (
+            {"overrides": "rnn=unrolled"},
+            "rnn=unrolled and the arguments, which say rnn=keras",
+        ),
+        ({"implementations": ("keras", "~/no.yaml")}, f"{Path.home()}/no.yaml: no such file"),
+        ({"loss": "~/no.py:loss"}, f"--loss {Path.home()}/no.py:loss: no such file"),
+        ({"implementations": ("keras", "keras")}, "keras cannot be compared with keras"),
+    ],
+)
+def test_what_compare_cannot_take_is_named(tmp_path: Path, given: Any, fault: str) -> None:
+    """Not a traceback, and no override in place of what the other arguments say."""
+    (tmp_path / "mine.py").write_text("def build():\n    pass\n")
+    with pytest.raises(ConfigError, match=fault):
+        rnnbench.compare(f"{tmp_path}/mine.py:build", project=tmp_path / "kept", **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"batches": 8}, "batches is 8; it must be a list"),
+        ({"batches": ()}, "batches is .*; it must be a list of length ≥ 1"),
+        ({"batches": (1.5,)}, "batches has the value 1.5; it must be an integer"),
+        ({"rounds": 0}, "rounds is 0; it must be an integer ≥ 1"),
+        ({"threads": "1"}, "threads is '1'; it must be an integer"),
+        ({"runtimes": "litert"}, "one runtime is no comparison"),
+    ],
+)
+def test_what_predict_cannot_take_is_named(tmp_path: Path, given: Any, fault: str) -> None:
+    """No rounds gave the sentence that no runtime answered rightly."""
+    (tmp_path / "mine.py").write_text("def build():\n    pass\n")
+    data = {"x": numpy.ones((4, 3, 2))}
+    with pytest.raises(ConfigError, match=fault):
+        rnnbench.predict(f"{tmp_path}/mine.py:build", data, project=tmp_path / "kept", **given)
+
+
+def test_calls_of_threads_wait_for_each_other(tmp_path: Path, monkeypatch: Any) -> None:
+    """They left the current folder, which all threads share, where the last one had been."""
+    monkeypatch.chdir(tmp_path)
+    entered = threading.Barrier(2)
+    folders: list[Path] = []
+
+    def measured(question: object, root: Path) -> None:
+        with suppress(threading.BrokenBarrierError):
+            entered.wait(0.5)
+        folders.append(Path.cwd())
+        raise ConfigError("is enough.")
+
+    def ask(name: str) -> None:
+        with suppress(ConfigError):
+            rnnbench.compare("mine.py:build", project=name)
+
+    monkeypatch.setattr(calls, "measured", measured)
+    (tmp_path / "mine.py").write_text("def build():\n    pass\n")
+    threads = [threading.Thread(target=ask, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(folders) == [tmp_path / "a", tmp_path / "b"] and Path.cwd() == tmp_path

@@ -45,6 +45,7 @@ def test_run_composes_the_snakemake_command(tmp_path: Path) -> None:
         command_of(["--conf", str(tmp_path / "absent")])
 
 
+PREDICT = "compare framework litert --predict --model x.keras --data requirements.lock"
 # Words on the command line → the end of what the error says.
 BAD = {
     "compare keras block --budget nan": "argument --budget: nan is not a finite number > 0",
@@ -55,6 +56,15 @@ BAD = {
     "ui --port 0": "argument --port: 0 is not a number from 1 to 65535",
     "ui --port 99999": "argument --port: 99999 is not a number from 1 to 65535",
     "compare keras blok --budget 1": "are not two choices of one axis. Fix: did you mean block?",
+    "compare keras keras --budget 1": "keras cannot be compared with keras. Fix: name each choice",
+    "compare keras block --loss no.py:f": "--loss no.py:f: no such file.",
+    f"{PREDICT} --rounds 0": "rounds is 0; it must be an integer ≥ 1",
+    f"{PREDICT} --threads -1": "threads is -1; it must be an integer ≥ 1",
+    f"{PREDICT} --batch 1,0": "batches has the value 0; it must be an integer ≥ 1",
+    f"{PREDICT} --json /no/x": "--json /no/x: is not a file in an existing folder. Fix: ",
+    f"{PREDICT} --model digits_rnn": "--model digits_rnn: is not a model. Fix: name FILE.py:",
+    f"{PREDICT} --model mine.py": "model={root}/mine.py: no such file.",
+    f"{PREDICT} --model tests/models/weather.py:no": "weather.py has no function no. Fix: ",
     "compare keras block --json /no/x": "--json /no/x: is not a file in an existing folder. Fix: ",
 }
 
@@ -65,7 +75,7 @@ def test_a_bad_value_is_refused_before_anything_is_measured(words, monkeypatch, 
     with suppress(SystemExit):  # of argparse, with 2
         assert main(words.split()) == 2
     out, error = capsys.readouterr()
-    assert out == "" and BAD[words] in error
+    assert out == "" and BAD[words].replace("{root}", str(ROOT)) in error
 
 
 @pytest.mark.parametrize("command", sorted({*COMMANDS, "environment", "lock"} - {"weights"}))

@@ -50,7 +50,14 @@ def retry(folder: Path, *names: str) -> set[str]:
 def test_retry_marks_void_or_named_runs(folder: Path, names: list[str], marked: set, capsys):
     assert retry(folder, *names) == marked
     output = capsys.readouterr().out
-    assert output.startswith(f"The next snakemake measures {len(marked)} of 3 runs again, next to ")
+    assert output.startswith(f"The next start measures {len(marked)} of 3 runs again, next to ")
+
+
+def test_retry_without_a_void_run_says_how_to_name_the_others(folder: Path, capsys) -> None:
+    retry(folder)
+    capsys.readouterr()
+    retry(folder)
+    assert "0 of 2 runs again: none is void, and '*' names all." in capsys.readouterr().out
 
 
 def test_all_records_of_a_run_at_a_site_are_set_aside(folder: Path) -> None:

@@ -6,6 +6,8 @@ import html
 import json
 import re
 import shutil
+from dataclasses import replace as changed
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,8 @@ from rnnbench.commands import question as module
 from rnnbench.commands.compare import _limit, compare
 from rnnbench.commands.show import show
 from rnnbench.errors import ConfigError
+from rnnbench.grid.experiment import LONGEST
+from rnnbench.plain_text import is_name
 from rnnbench.records.store import write_json, write_record
 from rnnbench.report.terminal import print_answers
 from tests.conftest import ROOT
@@ -149,11 +153,16 @@ def report(planned, *arguments, name="quick"):
 # Words on the command line → what the error says; {} is a folder.
 BAD = {
     "compare nothing keras": "no measured run matches 'nothing'",
-    "compare keras keras": "equals a run",
+    "compare keras block --site nowhere": "--site nowhere: has no results. Fix: name one of here",
+    "report quick --site here --site nowhere": "--site nowhere: nowhere has no plan of quick. Fix: "
+    "name a site that has one: here",
+    "history quick --site nowhere": "nowhere has no plan of quick",
+    "import {}": "/here: is not a bundle: it has no experiment.json; nothing was imported",
     "compare keras block --experiment quik": "--experiment quik: .* Fix: did you mean quick",
     "show nothing": "no record of",
     "show *": "matches 21 runs",
-    "report quick --deadline 60": "--deadline: needs prices, .* cpu_1, cpu_2. Fix: give --price",
+    "report quick --deadline 60": "--deadline: there is no price for cpu_1, cpu_2. Fix: give",
+    "report quick --price gce_2017": "--price gce_2017: there is no price for cpu_1, cpu_2. Fix: ",
     "report quick --price {}/net.yaml": "net.yaml: is not a price list: it has no prices",
     "retry quick foo* --site here": "no finished run is named 'foo.*'. Fix: `rnnbench grid",
     "export quik -o {}/x.zip": "has no runs of quik at any site. Fix: did you mean quick",
@@ -332,6 +341,33 @@ def test_compare_trains_a_model_of_ones_own_for_one_epoch_at_a_time(tmp_path):
         assert ("model.epochs=1" in overrides) == expected
 
 
+def test_the_file_of_a_loss_and_long_names_give_an_experiment_s_name(tmp_path):
+    """``--loss mine.py:my_loss`` was refused: its path became part of the name."""
+    long = f"{'a' * 90}.py:build"
+    for question in (
+        module.Question(("keras", "block"), loss="/a/mine.py:my_loss", optimizer="adam"),
+        module.Question(("keras", "block"), model=long, data="mine.npz"),
+    ):
+        file = module._write_experiment(question, [ROOT / "conf"], tmp_path)
+        assert file.parent == tmp_path / "compare" and is_name(file.stem)
+        assert len(file.stem) <= LONGEST
+        other = changed(question, loss="/b/mine.py:my_loss")
+        assert module._write_experiment(other, [ROOT / "conf"], tmp_path) != file
+
+
+@pytest.mark.parametrize(
+    "override", ["rnn=unrolled", "model=x.yaml", "dataset.path=x.npz", "+model.loss=mae"]
+)
+def test_an_override_that_contradicts_the_arguments_is_refused(override, tmp_path):
+    """It replaced what they say, without a word."""
+    said = {"model": "mine.py:build", "data": "mine.npz", "loss": "mse"}
+    question = module.Question(("keras", "block"), **said, overrides=(override,))
+    with pytest.raises(ConfigError, match="contradict each other"):
+        module._write_experiment(question, [ROOT / "conf"], tmp_path)
+    fits = changed(question, overrides=("model.epochs=3", "model.optimizer.learning_rate=0.1"))
+    assert module._write_experiment(fits, [ROOT / "conf"], tmp_path).is_file()
+
+
 def written_below(folder):
     """Writes the experiment of `compare` into `folder` instead of the results."""
     write = module._write_experiment
@@ -340,3 +376,21 @@ def written_below(folder):
         return write(question, conf, folder)
 
     return written
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path, capsys):
+    """It was told to measure, which --results forbids."""
+    assert main(["compare", "keras", "block", "--results", str(tmp_path / "no")]) == 2
+    assert f"--results {tmp_path}/no: is not a folder." in capsys.readouterr().err
+
+
+def test_without_a_reference_the_page_has_seconds_and_no_speedups(planned, tmp_path, monkeypatch):
+    """The page said that speed-ups are relative to `nothing`, and gave each one as 1.00."""
+    monkeypatch.chdir(tmp_path)
+    file = planned / "here/quick/experiment.json"
+    write_json(file, {**json.loads(file.read_text()), "reference": {}})
+    folders = ["--prices", str(ROOT / "conf/price"), "--published", str(tmp_path)]
+    assert report(planned, *folders) == 0
+    text = Path("reports/quick/report.md").read_text()
+    assert "### Seconds per epoch" in text and "1.00×" not in text
+    assert "`nothing`" not in text and "speed-up |" not in text

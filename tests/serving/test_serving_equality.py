@@ -56,11 +56,19 @@ def test_a_fixed_length_has_no_longer_case() -> None:
 def test_a_free_length_is_asked_longer_and_shorter() -> None:
     samples = [numpy.arange(10.0).reshape(1, 5, 2)]
     made = cases.cases_of(model_of((None, None, 2)), samples, [1])
-    assert [case.is_timed for case in made] == [True, False, False]
+    assert [case.is_timed for case in made] == [True, False, False, False]
     asked = {case.name: case.arrays for case in made}
     assert asked["longer"][0].shape == (2, 8, 2)
     assert asked["shorter"][0].shape == (2, 2, 2)
     assert asked["longer"][0][0, 5:].tolist() == asked["longer"][0][0, :3].tolist()
+
+
+def test_a_single_sample_is_asked_beside_a_few_that_are_not_timed() -> None:
+    """``--batch 1`` was refused for a model with one output, which one sample does not vary."""
+    samples = [numpy.arange(30.0).reshape(5, 3, 2)]
+    made = cases.cases_of(model_of((None, 3, 2)), samples, [1])
+    assert [(case.name, case.is_timed) for case in made] == [("batch 1", True), ("batch 4", False)]
+    assert equality.bounds_of([made[1].arrays[0][:, :1, :1]], [0.0])[0] > 0
 
 
 def test_a_fixed_batch_is_the_only_one() -> None:
@@ -87,7 +95,7 @@ def test_masked_cases_have_whole_samples_padding_gaps_and_nothing() -> None:
 def test_masks_are_asked_with_a_size_that_is_timed(batches: list[int], size: int) -> None:
     model = model_of((None, 6, 2), layers=[Masking()])
     made = cases.cases_of(model, [numpy.ones((4, 6, 2))], batches)
-    masked = [case.arrays[0].shape for case in made if not case.is_timed]
+    masked = [case.arrays[0].shape for case in made if not case.name.startswith("batch ")]
     assert masked == [(size, 6, 2)] * 3
 
 

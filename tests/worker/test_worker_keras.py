@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
+import numpy
 import pytest
 
 from rnnbench.grid.keras_names import LOSSES, METRICS
+from rnnworker.frameworks import keras_checks
 from tests.worker.building import answer_of
 
 ACTIVITY = """
@@ -189,3 +192,28 @@ def test_every_metric_that_a_model_may_name_is_known_to_some_keras(
     # `compile` itself understands "acc".
     assert refused["current"] - {"acc"} < set(LOSSES) and "huber" in refused["current"]
     assert refused["current"] & refused["tf_2_15"] == set()
+
+
+@pytest.mark.parametrize(
+    ("stated", "given", "fits"),
+    [
+        ((10, 4), (10, 4), True),
+        ((None, 4), (9, 4), True),
+        ((10, 4), (10, 5), False),
+        ((10, 4), (10,), False),  # a table in place of sequences
+        ((10,), (10, 4), False),
+        ((10, 1), (10,), True),  # Keras adds the axis
+        ((10,), (10, 1), True),
+        ((), (1,), True),
+    ],
+)
+def test_samples_of_another_shape_are_refused(stated, given, fits) -> None:
+    session = SimpleNamespace(
+        function="mine.py:build",
+        model=SimpleNamespace(inputs=[SimpleNamespace(shape=(None, *stated))]),
+        arrays={"x_train": numpy.ones((3, *given))},
+    )
+    if fits:
+        return keras_checks._check_shape(session)
+    with pytest.raises(keras_checks.Refusal, match="takes samples of the shape"):
+        keras_checks._check_shape(session)

@@ -14,35 +14,24 @@ from rnnbench.records.store import write_bytes
 FOR_VALIDATION = 5  # one of so many samples, the last ones
 FORMS = (
     "give the path of an .npz file, a dict of x_train, y_train, x_val and y_val, (x, y), or "
-    "((x_train, y_train), (x_val, y_val))."
+    "((x_train, y_train), (x_val, y_val)). Several inputs are x_train.NAME in the dict; "
+    'for predict, {"x": x} is enough.'
 )
 
 
-def file_of_data(data: Any, kept: Path) -> str | None:
-    """The absolute path of a file with the `data`; None without any.
+def file_of_data(data: Any, kept: Path) -> str:
+    """The absolute path of a file with the `data`.
 
     - `data`: see `rnnbench.compare`.
     - `kept`: the folder in which arrays are written; equal ones are written once.
 
     Raises `ConfigError` for anything else.
     """
-    if data is None:
-        return None
     if isinstance(data, (str, Path)):
         return str(Path(data).expanduser().absolute())
     import numpy
 
-    arrays: dict[str, Any] = {}
-    for name, values in _named(data).items():
-        array = numpy.asarray(values)
-        if array.dtype.hasobject:
-            raise ConfigError(
-                f"{name} is of objects, not of numbers.",
-                where="data",
-                remedy="give arrays of numbers, such as sequences that are padded to one length.",
-            )
-        arrays[name] = array
-
+    arrays = _named(data)
     digest = hashlib.md5(usedforsecurity=False)
     for name, array in arrays.items():
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -58,7 +47,7 @@ def file_of_data(data: Any, kept: Path) -> str | None:
 def _named(data: Any) -> dict[str, Any]:
     """The arrays by the names that a model reads them by."""
     if isinstance(data, Mapping):
-        return {str(name): values for name, values in data.items()}
+        return {str(name): _array(str(name), values) for name, values in data.items()}
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         raise ConfigError(f"{type(data).__name__} is no data.", where="data", remedy=FORMS)
     first, second = data
@@ -67,8 +56,10 @@ def _named(data: Any) -> dict[str, Any]:
             what = "the tuples of training and validation have not two arrays each."
             raise ConfigError(what, where="data", remedy=FORMS)
         (x_train, y_train), (x_val, y_val) = first, second
-        return {"x_train": x_train, "y_train": y_train, "x_val": x_val, "y_val": y_val}
+        return _named({"x_train": x_train, "y_train": y_train, "x_val": x_val, "y_val": y_val})
 
+    first = _array("x", first)
+    second = _array("y", second)
     if len(first) != len(second):
         what = f"x has {len(first)} samples, but y has {len(second)}."
         raise ConfigError(what, where="data", remedy="give as many labels as samples.")
@@ -82,3 +73,20 @@ def _named(data: Any) -> dict[str, Any]:
         "x_val": first[kept:],
         "y_val": second[kept:],
     }
+
+
+def _array(name: str, values: Any) -> Any:
+    """`values` as an array of numbers. Raises `ConfigError`."""
+    import numpy
+
+    try:
+        array = numpy.asarray(values)
+    except ValueError:  # lists of different lengths
+        array = None
+    if array is None or array.dtype.hasobject or not array.ndim:
+        raise ConfigError(
+            f"{name} is not an array of numbers.",
+            where="data",
+            remedy=f"pad sequences to one length; {FORMS}",
+        )
+    return array

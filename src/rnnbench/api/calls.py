@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import chdir
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rnnbench.api.arrays import file_of_data
 from rnnbench.api.source import file_of_function
 from rnnbench.commands.arguments import name_of
 from rnnbench.commands.prediction import answered, job_of
-from rnnbench.commands.question import Question, measured
+from rnnbench.commands.question import Question, checked_arguments, measured
 from rnnbench.commands.report import folders_at, read_found
 from rnnbench.errors import ConfigError, say
 from rnnbench.project import SOURCE, is_project
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from rnnbench.report.comparison import Comparison
     from rnnbench.report.prediction import Prediction
 
+CALLS = RLock()
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
 SNAKEFILE = """module rnnbench:
     snakefile: "{}"
     config: config
@@ -31,6 +38,18 @@ use rule * from rnnbench
 """
 
 
+def _alone(call: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """One call at a time: the current folder, which a call changes, is that of all threads."""
+
+    @wraps(call)
+    def called(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        with CALLS:
+            return call(*arguments, **named)
+
+    return called
+
+
+@_alone
 def compare(
     build: Callable[..., Any] | str | Path,
     data: Any = None,
@@ -62,46 +81,52 @@ def compare(
       a project, such as a checkout of rnnbench. A folder that does not exist is made.
 
     Raises `RnnbenchError` with the text that the command prints. The current folder is another one
-    until it returns.
+    until it returns; a call in another thread waits for it.
     """
-    names = [implementations] if isinstance(implementations, str) else list(implementations)
+    names = _listed(implementations)
     if len(names) < 2:
         raise ConfigError(
-            f"{', '.join(names) or 'nothing'} cannot be compared with anything.",
+            f"{', '.join(map(str, names)) or 'nothing'} cannot be compared with anything.",
             where="implementations",
             remedy='name two or more, such as ("keras", "block").',
         )
-    if not 0 < budget < float("inf"):
-        raise ConfigError(
-            f"{budget} is not a finite number > 0.", where="budget", remedy="give seconds."
-        )
+    asked = checked_arguments(budget, loss, optimizer, _listed(overrides))
 
     folder = _project(project)
     kept = folder / "results" / "compare"
     question = Question(
         choices=tuple(_absolute_files(names)),
         model=file_of_function(build, kept),
-        data=file_of_data(data, kept),
-        loss=str(Path(loss).absolute()) if loss and ".py:" in loss else loss,
+        data=None if data is None else file_of_data(data, kept),
+        loss=_absolute(loss) if loss and ".py:" in loss else loss,
         optimizer=optimizer,
-        overrides=tuple(overrides),
-        seconds=float(budget),
+        overrides=tuple(asked.overrides),
+        seconds=asked.budget,
     )
-    question.check_files()
+    question.check()
     with chdir(folder):
         name, _ = measured(question, Path())
     return load(name, project=folder)
+
+
+def _listed(given: Sequence[str]) -> list[str]:
+    """A list of texts, of which a single one needs no list."""
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
 
 
 def _absolute_files(names: Sequence[str]) -> list[str]:
     """Choices, with the absolute paths of YAML files: the current folder changes."""
     found = []
     for name in map(str, names):
-        is_file = name.endswith((".yaml", ".yml"))
-        found.append(str(Path(name).absolute()) if is_file else name)
+        found.append(_absolute(name) if name.endswith((".yaml", ".yml")) else name)
     return found
 
 
+@_alone
 def predict(
     build: Callable[..., Any] | str | Path,
     data: Any,
@@ -124,7 +149,7 @@ def predict(
       processes.
 
     Raises `RnnbenchError` with the text that the command prints. The current folder is another one
-    until it returns.
+    until it returns; a call in another thread waits for it.
     """
     from rnnbench.report.prediction import Prediction
 
@@ -132,22 +157,23 @@ def predict(
     kept = folder / "results" / "compare"
     model = file_of_function(build, kept)
     file = file_of_data(data, kept)
-    chosen = _absolute_files(runtimes)
+    chosen = _absolute_files(_listed(runtimes))
     with chdir(folder), TemporaryDirectory(prefix="rnnbench-") as exported:
         job = job_of(
             model,
-            str(file),
+            file,
             chosen,
-            sorted(set(batches)),
+            batches if isinstance(batches, int) else list(batches),
             Path(exported),
             threads=threads,
             rounds=rounds,
         )
-        names = ", ".join(repr(name) for name in runtimes)
+        names = ", ".join(map(repr, chosen))
         results, page = answered(job, f"rnnbench.predict({model!r}, {file!r}, [{names}])", None)
     return Prediction(results, folder / page)
 
 
+@_alone
 def load(experiment: str | Path, *, project: str | Path | None = None) -> Comparison:
     """Reads what was measured of an experiment.
 

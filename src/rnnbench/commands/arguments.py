@@ -47,6 +47,17 @@ def positive(text: str) -> float:
     return value
 
 
+def check_json(file: str | None) -> None:
+    """Raises a `ConfigError` if the value of `JSON` is not a file that can be written."""
+    path = Path(file or "-").resolve()
+    if path.is_dir() or not path.parent.is_dir():
+        raise ConfigError(
+            "is not a file in an existing folder.",
+            where=f"--json {file}",
+            remedy="correct the path or make the folder.",
+        )
+
+
 def folder_option(default: str | Path, what: str) -> Argument:
     """An option for a folder; `what` is its help."""
     text = f"{what} (default: %(default)s)"
@@ -65,6 +76,10 @@ CONF: Argument = {
     "type": Path,
     "metavar": "DIR",
     "help": "a further config folder, with your own choices or experiments; repeatable",
+}
+JSON: Argument = {
+    "metavar": "FILE",
+    "help": "write the numbers to FILE, or to standard output if FILE is -",
 }
 ONLY_SITES: Argument = {"action": "append", "help": "only this site; repeatable (default: all)"}
 # The arguments of a command that plans an experiment; see `parse_experiment`.

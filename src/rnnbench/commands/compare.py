@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rnnbench.commands.arguments import (
+    JSON,
     RESULTS,
     Arguments,
+    check_json,
     command_parser,
     positive,
     refuse_multirun,
@@ -148,7 +150,7 @@ def _limit(text: str, names: Sequence[str]) -> Limit:
         raise ConfigError(
             f"{text!r} is no condition.",
             where="--fail-if",
-            remedy=f"write '{names[0]}<1.2' or '{names[1]}>1.5', in quotes.",
+            remedy=f"write '{names[1]}<1.2' or '{names[1]}>1.5', in quotes.",
         )
     own, sign, factor = match.groups()
     base = names[0]
@@ -195,10 +197,7 @@ COMPARED: Arguments = {
         "metavar": "MINUTES",
         "help": "how long to measure, after the certificate (default: 1)",
     },
-    "--json": {
-        "metavar": "FILE",
-        "help": "write the table to FILE, or to standard output if FILE is -",
-    },
+    "--json": JSON,
     "--fail-if": {
         "metavar": "CONDITION",
         "help": "such as 'unrolled<1.2': fail if the whole interval of the speed-up of `unrolled` "
@@ -230,20 +229,20 @@ def _compare_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, Ques
         overrides=tuple(overrides),
         seconds=60 * (options.budget or 1.0),
     )
-    question.check_files()
-
-    table_file = Path(options.json or "-").resolve()
-    if table_file.is_dir() or not table_file.parent.is_dir():
-        raise ConfigError(
-            "is not a file in an existing folder.",
-            where=f"--json {options.json}",
-            remedy="correct the path or make the folder.",
-        )
+    question.check()
+    check_json(options.json)
     return options, question
 
 
 def _no_records(options: argparse.Namespace) -> ConfigError:
     """What to say instead of a comparison without any records."""
+    if not options.results.is_dir():
+        where = f"--results {options.results}"
+        return ConfigError("is not a folder.", where=where, remedy="correct the path.")
+    sites = {folder.parent.name for folder in planned_folders(options.results, "*")}
+    if sites and not fnmatch.filter(sites, options.site):
+        remedy = f"name one of {', '.join(sorted(sites))}."
+        return ConfigError("has no results.", where=f"--site {options.site}", remedy=remedy)
     known = {folder.name for folder in planned_folders(options.results, "*", options.site)}
     if not known or fnmatch.filter(known, options.experiment):
         remedy = "run snakemake, or add --budget 1, which measures A and B."

@@ -7,16 +7,20 @@ import shlex
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import to_builtins
+import msgspec
+from msgspec import Meta, to_builtins
 
 from rnnbench.builds.pins import build_named
-from rnnbench.commands.arguments import Arguments, command_parser, positive, project_conf
+from rnnbench.commands.arguments import JSON, Arguments, check_json, command_parser, project_conf
 from rnnbench.datasets.pins import own_md5
 from rnnbench.errors import ConfigError, say
-from rnnbench.grid.experiment import known_runtimes
-from rnnbench.records.store import write_json
+from rnnbench.grid.experiment import Positive, known_runtimes
+from rnnbench.grid.files import PYTHON_MODEL, SAVED_MODEL, check_own_code, file_of, name_of_choice
+from rnnbench.grid.point import short_path
+from rnnbench.grid.values import typed
+from rnnbench.records.store import json_bytes, write_json
 from rnnworker.options import SAVED
 from rnnworker.precision import DEFAULT
 
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from rnnbench.records.predictions import Results
 
 BATCHES = (1, 8, 64)
+WHERE = "compare --predict"
 PREDICTED: Arguments = {
     "runtimes": {
         "nargs": "+",
@@ -58,14 +63,22 @@ PREDICTED: Arguments = {
         "default": "serving",
         "help": "the build with the runtimes, or its YAML file (default: %(default)s)",
     },
-    "--json": {"metavar": "FILE", "help": "write the results to FILE"},
+    "--json": JSON,
     "--out": {
         "type": Path,
         "metavar": "DIR",
-        "help": "the folder to write the page into (default: reports/predict-MODEL)",
+        "help": "the folder to write the page into (default: one for the model in reports/)",
     },
     "--files": {"type": Path, "metavar": "DIR", "help": "keep the exported files in DIR"},
 }
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """How a comparison asks its runtimes; see `job_of`."""
+
+    batches: Annotated[list[Positive], Meta(min_length=1)]
+    threads: Positive
+    rounds: Positive
 
 
 def compare(arguments: Sequence[str]) -> int:
@@ -76,6 +89,7 @@ def compare(arguments: Sequence[str]) -> int:
     cannot carry the model is named with the reason and not timed. The others answer in turns.
     """
     options = command_parser(compare, PREDICTED).parse_intermixed_args(arguments)
+    check_json(options.json)
     if options.files:
         options.files.mkdir(parents=True, exist_ok=True)
         return _compared(options, options.files.absolute(), arguments)
@@ -93,11 +107,14 @@ def _compared(options: argparse.Namespace, folder: Path, arguments: Sequence[str
         options.runtimes,
         _batches(options.batch),
         folder,
-        threads=int(positive(str(options.threads))),
-        rounds=int(positive(str(options.rounds))),
+        threads=options.threads,
+        rounds=options.rounds,
         build=options.build,
     )
     results, page = answered(job, shlex.join(["rnnbench", "compare", *arguments]), options.out)
+    if options.json == "-":
+        print(json_bytes(results).decode(), end="")
+        return 0
     if options.json:
         write_json(Path(options.json), results)
     section = section_of([results], None)
@@ -128,25 +145,28 @@ def job_of(
     from rnnbench.grid.runtimes import runtimes_of
     from rnnbench.prediction.measure import Job
 
+    counts = {"batches": batches, "threads": threads, "rounds": rounds}
+    asked = typed(counts, Asked, lambda key: WHERE, "write whole numbers.")
     conf = project_conf(Path())
     config = {
         "model": _model(model),
         "rnn": {"implementation": "none"},
         "cell": {"name": "of_model"},
-        "dataset": {"path": str(_existing(data, "--data"))},
-        "device": {"kind": "cpu", "threads": threads},
+        "dataset": {"path": str(_existing(data))},
+        "device": {"kind": "cpu", "threads": asked.threads},
         "build": to_builtins(build_named(build, conf, "--build")),
         "precision": DEFAULT,
         "seed": 0,
     }
-    chosen = known_runtimes(runtimes, conf, Path(), "compare --predict")
+    check_own_code(config, lambda key: f"--model {model}")
+    chosen = known_runtimes(runtimes, conf, Path(), WHERE)
     return Job(
         config,
         runtimes_of(chosen, conf),
-        batches,
+        sorted(set(asked.batches)),
         Path().absolute(),
         folder,
-        rounds,
+        asked.rounds,
     )
 
 
@@ -158,18 +178,19 @@ def answered(job: Job, rerun: str, out: Path | None) -> tuple[Results, Path]:
     from rnnbench.prediction.results import measured
 
     results = measured(job, job.config["model"]["name"], say)
-    return results, _write_page(results, rerun, out)
+    file = job.config["model"].get("file") or job.function
+    return results, _write_page(results, f"predict-{short_path(file)}", rerun, out)
 
 
-def _write_page(results: Results, rerun: str, out: Path | None) -> Path:
-    """Writes the page of a comparison. Returns its path."""
+def _write_page(results: Results, name: str, rerun: str, out: Path | None) -> Path:
+    """Writes the page of a comparison, whose `name` tells models apart. Returns its path."""
     from rnnbench.records.plan_file import Experiment
     from rnnbench.report.content import Content
     from rnnbench.report.page import write_index, write_report
     from rnnbench.report.tables import ReportInputs
 
     experiment = Experiment(
-        name=f"predict-{results.name}",
+        name=name,
         title=f"Runtimes that answer with {results.name}",
         about="",
         reference={},
@@ -186,28 +207,26 @@ def _write_page(results: Results, rerun: str, out: Path | None) -> Path:
 
 def _model(reference: str) -> dict[str, Any]:
     """The section of a config for a model, with the absolute path of its file."""
-    path, colon, function = reference.partition(".py:")
-    if colon:
-        file = _existing(f"{path}.py", "--model")
-        return {"name": f"{file.stem}-{function}", "function": f"{file}:{function}"}
-    if reference.endswith(".keras"):
-        file = _existing(reference, "--model")
-        saved = {"function": SAVED, "file": str(file), "md5": own_md5(file)}
-        return {"name": file.stem, **saved}
-    remedy = "name FILE.py:FUNCTION or FILE.keras."
-    raise ConfigError("is not a model.", where=f"--model {reference}", remedy=remedy)
+    if not PYTHON_MODEL.fullmatch(reference) and not reference.endswith(SAVED_MODEL):
+        remedy = "name FILE.py:FUNCTION or FILE.keras."
+        raise ConfigError("is not a model.", where=f"--model {reference}", remedy=remedy)
+    file = file_of({}, "model", reference, WHERE, Path())
+    section = {"name": name_of_choice(file), "function": str(file)}
+    if file.suffix == SAVED_MODEL:
+        section |= {"function": SAVED, "file": str(file), "md5": own_md5(file)}
+    return section
 
 
-def _existing(text: str, flag: str) -> Path:
+def _existing(text: str) -> Path:
     path = Path(text).expanduser().absolute()
     if not path.is_file():
-        raise ConfigError("no such file.", where=f"{flag} {text}", remedy="correct the path.")
+        raise ConfigError("no such file.", where=f"--data {text}", remedy="correct the path.")
     return path
 
 
 def _batches(text: str) -> list[int]:
     sizes = text.split(",")
-    if not all(size.isdigit() and int(size) > 0 for size in sizes):
+    if not all(size.isdigit() for size in sizes):
         remedy = "write numbers of samples, such as 1,8."
         raise ConfigError("is not a list of sizes.", where=f"--batch {text}", remedy=remedy)
-    return sorted({int(size) for size in sizes})
+    return [int(size) for size in sizes]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from rnnbench.commands.arguments import overrides_of, project_conf
 from rnnbench.errors import ConfigError, display_path, suggestion
+from rnnbench.grid.values import typed
 from rnnbench.project import SETTINGS, settings
-from rnnbench.records.store import planned_folders, read_json, write_json
+from rnnbench.records.plan_file import Run
+from rnnbench.records.store import Place, read_json, timing_lock, write_json
 
 TURNS = 0.6  # share of a round's time
 
@@ -56,18 +63,42 @@ class Question:
         words += [*self.overrides, "--budget", f"{self.seconds / 60:g}"]
         return shlex.join(words)
 
-    def check_files(self) -> None:
-        """Raises a `ConfigError` for a file that does not exist."""
+    def check(self) -> None:
+        """Raises a `ConfigError` for a file that does not exist, or a name that stands twice."""
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise ConfigError(
+                    f"{name} cannot be compared with {name}.",
+                    where="compare",
+                    remedy="name each choice once; a file with the name of another one is renamed.",
+                )
         for choice in self.choices:
             if _is_file(choice) and not Path(choice).is_file():
                 raise ConfigError("no such file.", where=choice, remedy="correct the path.")
-        for flag, given in (("--model", self.model), ("--data", self.data)):
+        loss = self.loss if self.loss and ".py:" in self.loss else None
+        for flag, given in (("--model", self.model), ("--data", self.data), ("--loss", loss)):
             file, python, _ = (given or "").partition(".py:")
             if python:
                 file += ".py"
             if given and not Path(file).expanduser().exists():
                 where = f"{flag} {given}"
                 raise ConfigError("no such file.", where=where, remedy="correct the path.")
+
+
+class Typed(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments of `rnnbench.compare` that a program may give as something else."""
+
+    budget: Annotated[float, Meta(gt=0, le=1e9)]
+    loss: str | None
+    optimizer: str | None
+    overrides: list[str]
+
+
+def checked_arguments(budget: Any, loss: Any, optimizer: Any, overrides: list[Any]) -> Typed:
+    """The arguments of `rnnbench.compare`. Raises a `ConfigError` for one of another type."""
+    given = {"budget": budget, "loss": loss, "optimizer": optimizer, "overrides": overrides}
+    remedy = "see help(rnnbench.compare)."
+    return typed(given, Typed, lambda key: "rnnbench.compare", remedy)
 
 
 def of_a_model(options: Question) -> list[str]:
@@ -132,10 +163,11 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
     plan = replace(plan, rerun=question.command)
     name = plan.experiment.name
     page = Path("reports") / name / PAGE
+    place = Place(root, root / "results", plan.site, name, timing_lock())
     is_new = measure_here(
         plan,
         root,
-        lambda: _check_can_be_compared(name, root / "results"),
+        lambda: _check_can_be_compared(list(plan.runs.values()), place),
         before,
     )
     if is_new or not page.exists():
@@ -146,12 +178,13 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
 def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -> Path:
     """The file of the experiment that measures what is to be compared. It is kept: Snakemake can
     continue what `compare` has begun."""
+    from rnnbench.grid.experiment import LONGEST
     from rnnbench.grid.files import name_of_choice
     from rnnbench.grid.point import short_path
 
     names = question.names
     seconds = question.seconds
-    title = f"{', '.join(names[:-1])} against {names[-1]}"
+    title = f"{names[0]} against {', '.join(names[1:])}"
     if question.model:
         title += f" in {name_of_choice(Path(question.model))}"
 
@@ -163,6 +196,7 @@ def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -
         values.append(choice)
 
     grid = [f"{axis}={','.join(values)}", *of_a_model(question)]
+    _check_said_once(grid, question.overrides)
     if question.model:
         # Members train again until turns have their share; long trainings would exceed the budget.
         grid.append("model.epochs=1")
@@ -183,33 +217,53 @@ def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -
     }
 
     parts = sorted(names)
-    for given in filter(None, [question.model, question.data]):
-        parts.append(short_path(str(Path(given).absolute())))
-    parts += filter(None, [question.loss, question.optimizer])
-    file: Path = results / "compare" / f"{'-'.join(parts)}.yaml"
+    said = (question.model, question.data, question.loss, question.optimizer)
+    for given in filter(None, said):
+        is_word = given.isidentifier()
+        parts.append(given if is_word else short_path(str(Path(given).absolute())))
+    name = "-".join(parts)
+    if len(name) > LONGEST:
+        digest = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
+        name = f"{name[: LONGEST - 7]}-{digest[:6]}"
+    file: Path = results / "compare" / f"{name}.yaml"
     write_json(file, experiment)  # JSON is YAML
     return file
 
 
-def _check_can_be_compared(experiment: str, results: Path) -> None:
+def _check_said_once(grid: Sequence[str], overrides: Sequence[str]) -> None:
+    """Raises a `ConfigError` for an override that would replace what the arguments say."""
+    said = {text.partition("=")[0]: text for text in grid}
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+~")
+        if key in said:
+            raise ConfigError(
+                f"{override} and the arguments, which say {said[key]}, contradict each other.",
+                where="compare",
+                remedy=f"leave out {override}, or what says {said[key]}.",
+            )
+
+
+def _check_can_be_compared(runs: Sequence[Run], place: Place) -> None:
     """Raises a `ConfigError` if a certificate says that one of them refuses the model, or that none
-    can be built: measuring the others would not answer the question."""
+    of the `runs` is trained: measuring the others would not answer the question."""
+    from rnnbench.running.refusals import refusals
     from rnnbench.sources.certificates import certificate_of
 
-    folders = planned_folders(results, experiment)
-    folder = max(folders, key=lambda each: (each / "plan.jsonl").stat().st_mtime)  # of this site
-    for key in read_json(folder / "certificates.json"):
-        file = folder / "certificates" / f"{key}.json"
+    none_can = len(refusals(runs, place)) == len(runs)
+    for key in read_json(place.folder / "certificates.json"):
+        file = place.folder / "certificates" / f"{key}.json"
         certificate = certificate_of(read_json(file), str(file))
-        entries = certificate.implementations
-        statuses = [each.status for each in entries.values()]
-        none_can = len(entries) > 1 and "certified" not in statuses
-        for name, each in entries.items():
+        for name, each in certificate.implementations.items():
             if each.status == "refused" or none_can:
+                what = f"{name} cannot"
+                remedy = "change the model there, or compare implementations that can."
+                if none_can:
+                    what = "no implementation can"
+                    remedy = "correct the model, the data or the options."
                 raise ConfigError(
-                    f"{name} cannot compute {certificate.model}: {str(each.why).rstrip('.?')}.",
+                    f"{what} compute {certificate.model}: {str(each.why).rstrip('.?')}.",
                     where="compare",
-                    remedy="change the model there, or compare implementations that can.",
+                    remedy=remedy,
                 )
 
 

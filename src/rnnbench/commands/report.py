@@ -205,14 +205,21 @@ def folders_at(
     words: Sequence[str] = (),
 ) -> list[Path]:
     """The experiment's folder at each of the `sites`, this machine's first and imported ones last.
-    Raises `RecordError` if there is none.
+    Raises `RecordError` if a site has none.
 
     `words`: those with which `run` measures it, if they are known.
     """
     folders = []
     for site in sites:
-        folders += planned_folders(results, experiment, site)
-    if not folders:
+        found = planned_folders(results, experiment, site)
+        folders += found
+        if found:
+            continue
+        known = [folder.parent.name for folder in planned_folders(results, experiment)]
+        if known:
+            remedy = f"name a site that has one: {', '.join(known)}."
+            what = f"{site} has no plan of {experiment}."
+            raise RecordError(what, where=f"--site {site}", remedy=remedy)
         what = f"no site has a plan of {experiment}."
         name = experiment
         if words:
@@ -252,12 +259,16 @@ def report_inputs(
     devices |= {each.choices.get("device", "") for each in predictions}
     prices = choose_prices(options.price, options.prices, devices)
     has_prices = prices is not None and any(map(prices.price_of, devices))
-    if (options.deadline or options.money) and not has_prices:
-        what = f"needs prices, but no price list has {', '.join(sorted(devices))}."
-        where = "--money"
-        if options.deadline:
-            where = "--deadline"
-        raise ConfigError(what, where=where, remedy="give --price NAME or FILE, a list with one.")
+    asked = {
+        f"--price {options.price}": devices and options.price,
+        "--deadline": options.deadline,
+        "--money": options.money,
+    }
+    for where, given in asked.items():
+        if given and not has_prices:
+            what = f"there is no price for {', '.join(sorted(devices))}."
+            remedy = "give --price NAME or FILE, a list with one."
+            raise ConfigError(what, where=where, remedy=remedy)
 
     return ReportInputs(
         certificates=certificates,

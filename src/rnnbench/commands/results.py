@@ -75,7 +75,9 @@ def retry(arguments: Sequence[str]) -> int:
     beside = ""
     if measured:
         beside = ", next to the runs that they are compared with"
-    print(f"The next snakemake measures {measured} of {total} runs again{beside}.")
+    if not removed and not options.names:
+        beside = ": none is void, and '*' names all"
+    print(f"The next start measures {measured} of {total} runs again{beside}.")
     if undecided:
         print(f"Not needed so far, and decided about again: {undecided} of {total} runs.")
     return 0

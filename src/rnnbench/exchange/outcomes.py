@@ -37,6 +37,12 @@ def lay_out(bundle: Path, folder: Path) -> None:
     Raises `RecordError` for a damaged bundle, and for one without a finished run.
     """
     _check_files(bundle)
+    if not (bundle / "experiment.json").is_file():
+        raise RecordError(
+            "is not a bundle: it has no experiment.json.",
+            where=str(bundle),
+            remedy="name a file of `rnnbench export`, or a bundle's folder after its runs.",
+        )
     experiment = read_experiment(bundle / "experiment.json")
     file = bundle / "out" / "skipped.json"  # the runs that the other machine skipped
     if file.exists():

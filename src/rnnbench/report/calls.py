@@ -25,7 +25,7 @@ from rnnbench.report.labels import (
 from rnnbench.report.numbers import Row
 from rnnbench.report.section import WORDS, Section
 from rnnbench.report.sentences import as_fast
-from rnnbench.report.speed import speedup_text, speedup_words
+from rnnbench.report.speed import SPEEDUP_COLUMNS, has_speedups
 from rnnbench.report.tables import Tables
 from rnnbench.report.views import Column, interval_of, view_of
 from rnnbench.tables.frame import varying
@@ -43,8 +43,6 @@ CALL_COLUMNS = (
     Column("95 % CI", text=interval_of("seconds", low="low", high="high"), quiet=True),
     Column("ms / batch", "ms_per_batch", n.plain, marked=True),
     Column("samples / s", "samples_per_second", n.plain, marked=True),
-    Column("speed-up", text=speedup_text),
-    Column("95 % CI", text=speedup_words, quiet=True),
 )
 
 
@@ -62,7 +60,7 @@ def calls_section(m: Tables) -> Section:
         "Time per call",
         "implementation",
         "series",
-        CALL_COLUMNS,
+        (*CALL_COLUMNS, *SPEEDUP_COLUMNS) if has_speedups(labelled) else CALL_COLUMNS,
         ["block"],
     )
     figures = list(_latencies(labelled, m))

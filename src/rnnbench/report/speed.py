@@ -56,11 +56,13 @@ def speedup_words(row: Row) -> str:
     return span
 
 
-TIME_COLUMNS = (
-    Column("speed-up", text=speedup_text),
-    Column("95 % CI", text=speedup_words, quiet=True),
+SECONDS_COLUMNS = (
     Column("s per epoch", "epoch_seconds", n.plain, marked=True),
     Column("95 % CI", text=epoch_interval, quiet=True),
+)
+SPEEDUP_COLUMNS = (
+    Column("speed-up", text=speedup_text),
+    Column("95 % CI", text=speedup_words, quiet=True),
 )
 STEP_COLUMNS = (
     Column("ms / step", "ms_per_step", n.plain, marked=True),
@@ -74,7 +76,15 @@ STEP_COLUMNS = (
 def time_view(table: pd.DataFrame) -> TableView:
     """The table of speed-ups and seconds. `table`: rows of the time table, as `Tables.regroup`
     returns them."""
-    return by_device("time", "Speed-up and seconds per epoch", table, TIME_COLUMNS)
+    if not has_speedups(table):
+        return by_device("time", "Seconds per epoch", table, SECONDS_COLUMNS)
+    columns = (*SPEEDUP_COLUMNS, *SECONDS_COLUMNS)
+    return by_device("time", "Speed-up and seconds per epoch", table, columns)
+
+
+def has_speedups(table: pd.DataFrame) -> bool:
+    """Whether something is compared. Without a reference, each configuration is its own."""
+    return bool(table["words"].ne(Outcome.REFERENCE).any())
 
 
 def time_section(m: Tables) -> Section:
@@ -87,8 +97,10 @@ def time_section(m: Tables) -> Section:
     methods = m.time["method"].dropna()
     in_turns = any(method.in_turns for method in methods)
     adjusted = words["adjusted"] if in_turns else ""
-    base = reference_label(m.reference) or "nothing"
-    texts = [words["text"].format(adjusted, base)]
+    relative = ""
+    if has_speedups(m.time):
+        relative = words["relative"].format(reference_label(m.reference))
+    texts = [words["text"].format(adjusted, relative)]
     if m.runs["verdict"].eq("suspect").any():
         texts.append(words["suspect"])
     if any(method.pooled for method in methods):

@@ -190,9 +190,16 @@ def _check_shape(session):
     stated = products.sizes(inputs[0].shape)[1:]
     (array,) = trees.leaves(session.arrays["x_train"])
     given = array.shape[1:]
-    if len(stated) == len(given) and any(
-        size not in (None, other) for size, other in zip(stated, given)
-    ):
+    # Keras adds or drops a last axis of length 1.
+    read = given
+    if len(given) == len(stated) - 1:
+        read = given + (1,)
+    elif given[len(stated) :] == (1,):
+        read = given[:-1]
+    fits = len(stated) == len(read)
+    for size, other in zip(stated, read):
+        fits = fits and size in (None, other)
+    if not fits:
         fault = "{}: the model takes samples of the shape {}, and x_train has {}"
         raise Refusal(fault.format(session.function, stated, given))
 

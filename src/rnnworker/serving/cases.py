@@ -69,17 +69,21 @@ def _as_the_model_has_them(model, arrays, samples):
 
 
 def cases_of(model, samples, batches):
-    """Returns the cases; those that are timed, one for each size of batch, come first.
+    """Returns the cases. Those with a batch come first, one for each size; a few samples are asked
+    for in any case, because a single one does not show what outputs differ by.
 
     - `samples`: from `inputs_of`.
-    - `batches`: sizes; a model with a fixed size of batch has that one only.
+    - `batches`: sizes that are timed; a model with a fixed size of batch has that one only.
     """
     fixed = model.inputs[0].shape[0]
     if fixed:
         batches = [fixed]
+    sizes = list(batches)
+    if not fixed and max(batches) < SEVERAL:
+        sizes.append(SEVERAL)
     cases = []
-    for batch in batches:
-        cases.append(Case("batch {}".format(batch), _batch(samples, batch), True))
+    for batch in sizes:
+        cases.append(Case("batch {}".format(batch), _batch(samples, batch), batch in batches))
     few = _batch(samples, fixed or 2)
     free = [number for number, tensor in enumerate(model.inputs) if is_free(tensor)]
     if free:
@@ -88,8 +92,7 @@ def cases_of(model, samples, batches):
     values = mask_values(model)
     if values:
         # A size that is timed, so that files for one shape are asked masks themselves.
-        several = [batch for batch in batches if batch >= SEVERAL]
-        some = _batch(samples, fixed or min(several, default=SEVERAL))
+        some = _batch(samples, fixed or min(batch for batch in sizes if batch >= SEVERAL))
         for name in (BEHIND, BEFORE, GAPS):
             cases.append(Case(name, _masked(some, values, name), False))
     return cases

@@ -17,7 +17,9 @@ def spread_of(output):
     axis = 0 if len(output) > 1 else None
     spread = float(numpy.sqrt(numpy.mean(numpy.var(output, axis=axis))))
     if not spread > 0:
-        raise NothingToSee("all samples have the same outputs, or outputs that are not finite")
+        raise NothingToSee(
+            "all samples have the same outputs, or outputs that are not finite: give others"
+        )
     return spread
 
 
