@@ -115,4 +115,4 @@ def test_an_experiment_without_a_reference_and_code_outside_git(results, capsys)
 
 
 def changed(record, **facts):
-    return replace(record, measured={**record.measured, **facts})
+    return replace(record, facts={**record.facts, **facts})
