@@ -164,9 +164,10 @@ def test_other_data_are_refused(tmp_path: Path, data: Any, fault: str) -> None:
         ({"loss": max}, "loss is .*; it must be a string or null"),
         ({"overrides": [3]}, "it must be a string"),
         (
-            {"overrides": "rnn=unrolled"},
+            {"overrides": "rnn=unrolled", "data": (numpy.ones((9, 3, 2)), numpy.ones(9))},
             "rnn=unrolled and the arguments, which say rnn=keras",
         ),
+        ({}, "mine.py:build needs data"),
         ({"implementations": ("keras", "~/no.yaml")}, f"{Path.home()}/no.yaml: no such file"),
         ({"loss": "~/no.py:loss"}, f"--loss {Path.home()}/no.py:loss: no such file"),
         ({"implementations": ("keras", "keras")}, "keras cannot be compared with keras"),
@@ -212,10 +213,11 @@ def test_calls_of_threads_wait_for_each_other(tmp_path: Path, monkeypatch: Any) 
 
     def ask(name: str) -> None:
         with suppress(ConfigError):
-            rnnbench.compare("mine.py:build", project=name)
+            rnnbench.compare("mine.py:build", "mine.npz", project=name)
 
     monkeypatch.setattr(calls, "measured", measured)
     (tmp_path / "mine.py").write_text("def build():\n    pass\n")
+    (tmp_path / "mine.npz").touch()
     threads = [threading.Thread(target=ask, args=(name,)) for name in ("a", "b")]
     for thread in threads:
         thread.start()

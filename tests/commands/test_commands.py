@@ -4,6 +4,7 @@ of when commands were busy."""
 from __future__ import annotations
 
 import re
+import shutil
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +16,8 @@ from rnnbench.commands import COMMANDS, track
 from rnnbench.commands.arguments import parse_words
 from rnnbench.commands.experiment import command_of
 from rnnbench.commands.machine import doctor
-from rnnbench.errors import ConfigError
+from rnnbench.commands.prediction import folder_of_exports
+from rnnbench.errors import ConfigError, RunError
 from rnnbench.records.store import write_record
 from rnnworker import machine
 from tests.conftest import ROOT, Project
@@ -58,6 +60,8 @@ BAD = {
     "compare keras blok --budget 1": "are not two choices of one axis. Fix: did you mean block?",
     "compare keras keras --budget 1": "keras cannot be compared with keras. Fix: name each choice",
     "compare keras block --loss no.py:f": "--loss no.py:f: no such file.",
+    "compare keras block --model tests/models/weather.py:build": "weather.py:build needs data.",
+    f"{PREDICT} --build tf_1_15 --model tests/models/weather.py:build": "tf_1_15: has keras2_",
     f"{PREDICT} --rounds 0": "rounds is 0; it must be an integer ≥ 1",
     f"{PREDICT} --threads -1": "threads is -1; it must be an integer ≥ 1",
     f"{PREDICT} --batch 1,0": "batches has the value 0; it must be an integer ≥ 1",
@@ -76,6 +80,20 @@ def test_a_bad_value_is_refused_before_anything_is_measured(words, monkeypatch, 
         assert main(words.split()) == 2
     out, error = capsys.readouterr()
     assert out == "" and BAD[words].replace("{root}", str(ROOT)) in error
+
+
+def test_the_log_of_a_process_that_failed_is_kept() -> None:
+    """The error names it."""
+    with pytest.raises(RunError), folder_of_exports() as failed:
+        (failed / "prepare.log").write_text("why")
+        raise RunError("cannot be prepared", where=str(failed / "prepare.log"))
+    assert (failed / "prepare.log").read_text() == "why"
+    shutil.rmtree(failed)
+    with suppress(ConfigError), folder_of_exports() as refused:
+        raise ConfigError("no such file")
+    with folder_of_exports() as done:
+        assert done.is_dir()
+    assert not refused.exists() and not done.exists()
 
 
 @pytest.mark.parametrize("command", sorted({*COMMANDS, "environment", "lock"} - {"weights"}))

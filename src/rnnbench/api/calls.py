@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import chdir
 from functools import wraps
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rnnbench.api.arrays import file_of_data
 from rnnbench.api.source import file_of_function
 from rnnbench.commands.arguments import name_of
-from rnnbench.commands.prediction import answered, job_of
+from rnnbench.commands.prediction import answered, folder_of_exports, job_of
 from rnnbench.commands.question import Question, checked_arguments, measured
 from rnnbench.commands.report import folders_at, read_found
 from rnnbench.errors import ConfigError, say
@@ -158,13 +157,13 @@ def predict(
     model = file_of_function(build, kept)
     file = file_of_data(data, kept)
     chosen = _absolute_files(_listed(runtimes))
-    with chdir(folder), TemporaryDirectory(prefix="rnnbench-") as exported:
+    with chdir(folder), folder_of_exports() as exported:
         job = job_of(
             model,
             file,
             chosen,
             batches if isinstance(batches, int) else list(batches),
-            Path(exported),
+            exported,
             threads=threads,
             rounds=rounds,
         )

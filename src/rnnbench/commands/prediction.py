@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +17,7 @@ from msgspec import Meta, to_builtins
 from rnnbench.builds.pins import build_named
 from rnnbench.commands.arguments import JSON, Arguments, check_json, command_parser, project_conf
 from rnnbench.datasets.pins import own_md5
-from rnnbench.errors import ConfigError, say
+from rnnbench.errors import ConfigError, RunError, say
 from rnnbench.grid.experiment import Positive, known_runtimes
 from rnnbench.grid.files import PYTHON_MODEL, SAVED_MODEL, check_own_code, file_of, name_of_choice
 from rnnbench.grid.point import short_path
@@ -93,8 +95,23 @@ def compare(arguments: Sequence[str]) -> int:
     if options.files:
         options.files.mkdir(parents=True, exist_ok=True)
         return _compared(options, options.files.absolute(), arguments)
-    with tempfile.TemporaryDirectory(prefix="rnnbench-") as folder:
-        return _compared(options, Path(folder), arguments)
+    with folder_of_exports() as folder:
+        return _compared(options, folder, arguments)
+
+
+@contextmanager
+def folder_of_exports() -> Iterator[Path]:
+    """A folder for exported files, which is removed unless a process failed: its log is there."""
+    folder = Path(tempfile.mkdtemp(prefix="rnnbench-"))
+    is_kept = False
+    try:
+        yield folder
+    except RunError:
+        is_kept = True
+        raise
+    finally:
+        if not is_kept:
+            shutil.rmtree(folder)
 
 
 def _compared(options: argparse.Namespace, folder: Path, arguments: Sequence[str]) -> int:
@@ -147,6 +164,8 @@ def job_of(
 
     counts = {"batches": batches, "threads": threads, "rounds": rounds}
     asked = typed(counts, Asked, lambda key: WHERE, "write whole numbers.")
+    from rnnbench.planning.planner import PREDICTED
+
     conf = project_conf(Path())
     config = {
         "model": _model(model),
@@ -158,6 +177,11 @@ def job_of(
         "precision": DEFAULT,
         "seed": 0,
     }
+    framework = config["build"]["framework"]
+    if framework not in PREDICTED["build.framework"]:
+        what = f"has {framework}; models are exported from Keras 3 on TensorFlow."
+        remedy = "name a build with keras3_tensorflow and the runtimes, such as serving."
+        raise ConfigError(what, where=f"--build {build}", remedy=remedy)
     check_own_code(config, lambda key: f"--model {model}")
     chosen = known_runtimes(runtimes, conf, Path(), WHERE)
     return Job(

@@ -64,7 +64,8 @@ class Question:
         return shlex.join(words)
 
     def check(self) -> None:
-        """Raises a `ConfigError` for a file that does not exist, or a name that stands twice."""
+        """Raises a `ConfigError` for a file that does not exist, a function without data, or a name
+        that stands twice."""
         for name in self.names:
             if self.names.count(name) > 1:
                 raise ConfigError(
@@ -83,6 +84,10 @@ class Question:
             if given and not Path(file).expanduser().exists():
                 where = f"{flag} {given}"
                 raise ConfigError("no such file.", where=where, remedy="correct the path.")
+        chosen = [text for text in self.overrides if text.lstrip("+").startswith("dataset")]
+        if self.model and ".py:" in self.model and not self.data and not chosen:
+            remedy = "add the .npz file with its samples, or dataset=NAME for one of conf/dataset/."
+            raise ConfigError(f"{self.model} needs data.", where="--data", remedy=remedy)
 
 
 class Typed(msgspec.Struct, frozen=True, kw_only=True):

@@ -350,7 +350,8 @@ def has_own_loop(session):
 
 
 DECIDED_OF_COMPILE = {
-    "jit_compile": "build.jit_compile in the grid decides that",
+    "jit_compile": "the build decides that: remove it, and choose a build with XLA, such as "
+    "build=tf_2_21_xla",
     "run_eagerly": "each build compiles its steps",
 }
 
