@@ -282,6 +282,11 @@ def test_the_faster_one_comes_first_with_its_own_interval(ratio, capsys):
     same = {side: others[row[side]] for side in ("a", "b")}
     print_answers(pd.DataFrame([row | same]))
     assert "use(model" not in capsys.readouterr().out  # it is Keras's own loop, as `keras` is
+    print_answers(
+        pd.DataFrame([row | {"words": "one run: no interval", "low": None, "high": None}])
+    )
+    out = capsys.readouterr().out
+    assert out.startswith("`block` trains 1.25 times as fast") and "use(model" not in out
 
 
 @pytest.mark.parametrize("order", [("block", "keras"), ("keras", "block")])

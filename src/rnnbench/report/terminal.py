@@ -132,7 +132,7 @@ def print_answers(table: pd.DataFrame, page: Path | None = None) -> None:
             sentence = no_difference(first, second, ratio)
         else:
             sentence = f"{first} trains {as_fast(ratio, second)}"
-            if row["b"] == "keras":
+            if row["b"] == "keras" and row["words"] != Outcome.ONE_RUN:
                 faster.append(row["a"])
         sentence = n.sentences([sentence])
         if row["same"]:
