@@ -1,5 +1,6 @@
 """What the kernels have in common: what they refuse, and the inputs that they get."""
 
+import contextlib
 import functools
 
 from rnnlayers import refusals
@@ -77,7 +78,8 @@ def differentiated_once(tensorflow, kernel, *ops):
         raise refusals.CannotCompute("{} {}".format(kernel, refusals.SECOND_DERIVATIVES))
 
     for op in ops:
-        tensorflow.RegisterGradient(op)(refuse)
+        with contextlib.suppress(KeyError):  # somebody has registered one
+            tensorflow.RegisterGradient(op)(refuse)
 
 
 def check_mask(layer, mask):
