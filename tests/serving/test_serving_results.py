@@ -184,10 +184,14 @@ def test_several_models_have_a_sentence_each_and_equality_is_said_once() -> None
     assert not any(answer.further for answer in prediction_answers(none))
 
 
+def page_of(results: Results, folder: Path) -> str:
+    return prediction._write_page(results, "predict-m", "rnnbench compare", folder).read_text()
+
+
 def test_the_page_has_charts_tables_the_answer_and_the_lines(tmp_path: Path) -> None:
     outcomes = [outcome("framework", turns_of(SLOW)), outcome("litert", turns_of(FAST))]
     results = results_of(JOB, PREPARED, outcomes)
-    page = prediction._write_page(results, "rnnbench compare", tmp_path).read_text()
+    page = page_of(results, tmp_path)
     assert "5.04 times as fast as <code>framework</code>" in page
     assert '<pre tabindex="0"># litert\nimport litert</pre>' in page
     assert page.count("<svg") == 2
@@ -320,14 +324,14 @@ def test_the_page_has_precision_and_accuracy_beside_the_framework_s(tmp_path: Pa
     assert (first["precision"], first["equal"], first["validation"]) == ("float32", "yes", "0.9700")
     assert (second["precision"], second["equal"]) == ("int8", "up to int8")
     assert (second["difference"], second["validation"]) == (0.03, "0.9500")
-    page = prediction._write_page(results, "rnnbench compare", tmp_path).read_text()
+    page = page_of(results, tmp_path)
     assert "Accuracy is that of 360 validation samples" in page
     assert page.index("up to int8") < page.index("Lower precision is another")  # before its section
     assert "Lower precision is another accuracy of the same function" in page
     unknown = results_of(JOB, VALIDATED | {"validation": None}, outcomes)
-    assert "Validation is unknown" in prediction._write_page(unknown, "-", tmp_path).read_text()
+    assert "Validation is unknown" in page_of(unknown, tmp_path)
     alone = results_of(JOB, PREPARED, outcomes[:1])
-    assert "Lower precision" not in prediction._write_page(alone, "-", tmp_path).read_text()
+    assert "Lower precision" not in page_of(alone, tmp_path)
 
 
 def test_a_lower_precision_that_gains_nothing_is_not_said_to_be_faster() -> None:
@@ -377,6 +381,6 @@ def test_wrong_runtimes_are_refused(names: list[str], says: str) -> None:
 
 
 def test_sizes_of_batches() -> None:
-    assert prediction._batches("8,1,8") == [1, 8]
+    assert prediction._batches("8,1,8") == [8, 1, 8]
     with pytest.raises(ConfigError):
-        prediction._batches("0,1")
+        prediction._batches("8,a")

@@ -283,10 +283,13 @@ def facts_of(events: Events, topic: str) -> dict[str, Any]:
     for event in events:
         told = event.get(topic)
         if event["event"] == "facts" and isinstance(told, Mapping):
-            facts |= bounds.fitting(told, _FACTS)
+            facts |= bounds.fitting(told, _FACTS.get(topic, {}))
     return facts
 
 
 # Facts that the verdict or the tables read. All other facts are recorded as reported.
 _DETAILS = bounds.kinds_of(Details)
-_FACTS = {**bounds.kinds_of(Measured), "gpus": list[dict[Any, Any]]}
+_FACTS: Mapping[str, bounds.Kinds] = {
+    "measured": bounds.kinds_of(Measured),
+    "hardware": {"gpus": list[dict[Any, Any]]},
+}
