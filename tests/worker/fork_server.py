@@ -105,6 +105,10 @@ def run(request):
         exit_code = 1
     sys.stdout.flush()
     sys.stderr.flush()
+    for name, module in list(sys.modules.items()):
+        # Sources that TensorFlow removes at the end of a process that ends as usual.
+        if name.startswith("__autograph_generated_file") and os.path.exists(module.__file__):
+            os.unlink(module.__file__)
     os._exit(exit_code)
 
 
