@@ -98,7 +98,7 @@ def _record(
         "asleep": asleep,
         **card_use(events, epochs),
     }
-    facts = bounds.fitting(facts, _FACTS)
+    facts = bounds.fitting(facts, _FACTS["measured"])
     measured = bounds.decoded("measured", facts, Measured)
 
     hardware = {**trained.hardware, **facts_of(events, "hardware")}
