@@ -27,7 +27,7 @@ SCALINGS = {
 }
 # Standard deviation of a normal distribution cut off at two standard deviations.
 TRUNCATED = 0.87962566103423978
-MOST_BY_QR = 32  # with fewer, the values of a rotation are not nearly normal
+MOST_BY_QR = 32  # rows
 ROTATED_ROWS = 64  # at a time, to bound memory
 
 

@@ -61,6 +61,7 @@ BAD = {
     "compare keras keras --budget 1": "keras cannot be compared with keras. Fix: name each choice",
     "compare keras block --loss no.py:f": "--loss no.py:f: no such file.",
     "compare keras block --model tests/models/weather.py:build": "weather.py:build needs data.",
+    "compare keras block --model tests/models/weather.py": "tests/models/weather.py needs data.",
     f"{PREDICT} --build tf_1_15 --model tests/models/weather.py:build": "tf_1_15: has keras2_",
     f"{PREDICT} --rounds 0": "rounds is 0; it must be an integer ≥ 1",
     f"{PREDICT} --threads -1": "threads is -1; it must be an integer ≥ 1",

@@ -62,6 +62,7 @@ def test_a_batch_that_lacks_a_certificate_as_it_is_planned_is_made_again(
     for content in ({"digest": "of other code"}, {}, [], None):
         write_json(folder / file, content)
         assert damaged(job) == [job.batch_file("0")]
+    assert capsys.readouterr().err.count(f"certificate {key} is missing, or of something else") == 5
     write_json(folder / file, {"digest": job.plan.certificates[key].digest})
     assert damaged(job) == []
     assert Job(job.plan, folder, is_local=False).certificates == [file], "on a cluster"

@@ -68,7 +68,8 @@ def compare(
       ``rnnbench compare --model``, ``"mine.py:build"`` or the path of a ``.keras`` file.
     - `data`: the path of an ``.npz`` file; a dict of the arrays ``x_train``, ``y_train``, ``x_val``
       and ``y_val``; ``(x, y)``, of whose samples the last fifth is for validation; or
-      ``((x_train, y_train), (x_val, y_val))``. The first dimension of each array is samples.
+      ``((x_train, y_train), (x_val, y_val))``. The first dimension of each array is samples. None
+      if `overrides` name a dataset, such as ``"dataset=digits"``.
     - `implementations`: two or more choices of one axis, such as ``keras``, ``block``,
       ``unrolled`` or, for devices, ``cpu_1`` and ``cpu_2``; or paths of YAML files. Speed-ups are
       relative to the first.

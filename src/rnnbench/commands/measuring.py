@@ -23,7 +23,7 @@ from rnnbench.planning.plan import Plan, write_plan
 from rnnbench.records.rounds import round_file
 from rnnbench.records.store import Place, timing_lock, write_json
 from rnnbench.running import host_check
-from rnnbench.sources.certificates import is_made
+from rnnbench.sources.certificates import lacking
 from rnnbench.tracking.store import say_if_unusable
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -51,9 +51,7 @@ def measure_here(
     with locks.exclusive(results, "rnnbench compare"), _interrupted_by(ENDING):
         write_plan(plan, results)
         rounds = unfinished_rounds(plan.rounds.values(), place, plan.experiment.repeats)
-        certificates = [
-            each for each in plan.certificates.values() if not is_made(each, place.folder)
-        ]
+        certificates = lacking(plan.certificates.values(), place.folder)
         if rounds or certificates:
             _provide(plan, root)
             for warning in host_check.warnings(host_check.read_host_facts(before)):

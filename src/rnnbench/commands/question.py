@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from rnnbench.commands.arguments import overrides_of, project_conf
 from rnnbench.errors import ConfigError, display_path, suggestion
+from rnnbench.grid.overrides import key_of
 from rnnbench.grid.values import typed
 from rnnbench.project import SETTINGS, settings
 from rnnbench.records.plan_file import Run
@@ -64,8 +65,8 @@ class Question:
         return shlex.join(words)
 
     def check(self) -> None:
-        """Raises a `ConfigError` for a file that does not exist, a function without data, or a name
-        that stands twice."""
+        """Raises a `ConfigError` for a file that does not exist, a name that stands twice, or a
+        model without data, which only a YAML file names itself."""
         for name in self.names:
             if self.names.count(name) > 1:
                 raise ConfigError(
@@ -84,8 +85,8 @@ class Question:
             if given and not Path(file).expanduser().exists():
                 where = f"{flag} {given}"
                 raise ConfigError("no such file.", where=where, remedy="correct the path.")
-        chosen = [text for text in self.overrides if text.lstrip("+").startswith("dataset")]
-        if self.model and ".py:" in self.model and not self.data and not chosen:
+        has_data = self.data or any(key_of(text).startswith("dataset") for text in self.overrides)
+        if self.model and not _is_file(self.model) and not has_data:
             remedy = "add the .npz file with its samples, or dataset=NAME for one of conf/dataset/."
             raise ConfigError(f"{self.model} needs data.", where="--data", remedy=remedy)
 
@@ -237,9 +238,9 @@ def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -
 
 def _check_said_once(grid: Sequence[str], overrides: Sequence[str]) -> None:
     """Raises a `ConfigError` for an override that would replace what the arguments say."""
-    said = {text.partition("=")[0]: text for text in grid}
+    said = {key_of(text): text for text in grid}
     for override in overrides:
-        key = override.partition("=")[0].lstrip("+~")
+        key = key_of(override)
         if key in said:
             raise ConfigError(
                 f"{override} and the arguments, which say {said[key]}, contradict each other.",

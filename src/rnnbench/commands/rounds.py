@@ -51,7 +51,7 @@ from rnnbench.records.store import Place
 from rnnbench.report.rounds import label_among, so_far, unneeded_text
 from rnnbench.running.progress import place_of, print_progress, progress_label, remaining
 from rnnbench.running.round import adoptable_records, measure, nothing_to_measure
-from rnnbench.sources.certificates import is_made
+from rnnbench.sources.certificates import lacking
 from rnnworker.cohorts import reference_of
 from rnnworker.forked_workers import Importers
 from rnnworker.rounds import Share
@@ -81,7 +81,8 @@ def rounds(arguments: Sequence[str]) -> int:
     check_planned(batch.digest, digest, f"batch {file.stem}")
     certificates = read_certificates(place.folder / "certificates.json")
     with Loop(place) as loop:
-        loop.certify([certificates[key] for key in batch.certificates if key in certificates])
+        own = [certificates[key] for key in batch.certificates]
+        loop.certify(lacking(own, place.folder))
         loop.measure(batch.rounds)
     results, _ = results_in(place.folder)
     write_results(file, {name: results[name] for name in batch.identity if name in results})
@@ -112,11 +113,9 @@ class Loop:
         self.importers.end()
 
     def certify(self, planned: Iterable[PlannedCertificate]) -> None:
-        """Makes those certificates that the experiment does not have as they are `planned`. Raises
-        as `make_planned_certificate`."""
+        """Makes certificates. Raises as `make_planned_certificate`."""
         for each in planned:
-            if not is_made(each, self._place.folder):
-                make_planned_certificate(each, self._place, self.importers)
+            make_planned_certificate(each, self._place, self.importers)
 
     def measure(self, planned: Sequence[PlannedRound]) -> None:
         """Completes those rounds in which a run has no valid result as it is planned.

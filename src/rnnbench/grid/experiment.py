@@ -16,6 +16,7 @@ from msgspec import Meta
 from rnnbench.axes import NAMES
 from rnnbench.errors import ConfigError, display_path, suggestion
 from rnnbench.grid.files import file_of, files_of, name_of_choice
+from rnnbench.grid.overrides import key_of
 from rnnbench.grid.values import typed
 from rnnbench.plain_text import is_name
 from rnnbench.records.plan_file import Repeats
@@ -367,7 +368,7 @@ def _grids(data: ExperimentFile, where: str) -> tuple[tuple[str, ...], ...]:
         raise ConfigError(f"grids[{grids.index([])}] is empty.", where=where, remedy=example)
     if data.repeats:
         for overrides in grids:
-            keys = {override.lstrip("+~").partition("=")[0] for override in overrides}
+            keys = set(map(key_of, overrides))
             if "repeat" in keys:
                 raise ConfigError(
                     "both a grid (repeat=) and the key repeats set the number of repeats.",

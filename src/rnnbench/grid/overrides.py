@@ -90,6 +90,11 @@ def parse_overrides(
     return settings
 
 
+def key_of(override: str) -> str:
+    """The key that an override in Hydra's grammar sets, adds or removes."""
+    return override.partition("=")[0].lstrip("+~")
+
+
 def combinations(settings: Mapping[str, Setting]) -> Iterator[dict[str, Setting]]:
     """The product of all settings: key → the setting with one of its values. Raises `ConfigError`
     if it has more than `MOST_POINTS`."""

@@ -20,7 +20,7 @@ from rnnbench.grid.files import (
     files_of,
     name_of_choice,
 )
-from rnnbench.grid.overrides import Config, parse_overrides
+from rnnbench.grid.overrides import Config, key_of, parse_overrides
 from rnnbench.grid.values import typed
 from rnnbench.records.predictions import ChosenRuntime
 from rnnserve import FULL_PRECISION, IMPLEMENTATIONS, OWN, PARTS, precision_of
@@ -36,7 +36,7 @@ def with_runtimes(
     others = []
     own = []
     for text in overrides:
-        key = text.partition("=")[0].lstrip("+~").partition(".")[0]
+        key = key_of(text).partition(".")[0]
         if key == RUNTIME:
             own.append(text)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -225,13 +226,16 @@ def read_certificates(
     return tuple(certificates), faults
 
 
-def is_made(planned: PlannedCertificate, folder: Path) -> bool:
-    """Whether the `folder` of an experiment has a certificate as it is planned."""
-    try:
-        made = read_json(folder / "certificates" / f"{planned.key}.json")
-        return bool(made["digest"] == planned.digest)
-    except (RecordError, LookupError, TypeError):
-        return False
+def lacking(planned: Iterable[PlannedCertificate], folder: Path) -> list[PlannedCertificate]:
+    """Those that the `folder` of an experiment does not have as they are `planned`."""
+    missing = []
+    for each in planned:
+        digest = None
+        with suppress(RecordError, LookupError, TypeError):  # it is missing or damaged
+            digest = read_json(folder / "certificates" / f"{each.key}.json")["digest"]
+        if digest != each.digest:
+            missing.append(each)
+    return missing
 
 
 def certificate_of(data: Any, where: str) -> Certificate:

@@ -35,7 +35,7 @@ from rnnbench.records.plan_file import Batch, PlannedCertificate, PlannedRound, 
 from rnnbench.records.predictions import prediction_file
 from rnnbench.records.rounds import results_in, round_files, unfinished
 from rnnbench.records.store import site_folders, why_not_tracked
-from rnnbench.sources.certificates import is_made
+from rnnbench.sources.certificates import lacking
 from rnnbench.sources.published import read_published
 from rnnbench.tracking.store import redacted, tracking_uri
 
@@ -173,11 +173,14 @@ def damaged(job: Job) -> list[str]:
 
     again: dict[str, None] = {}
     if job.is_local:
-        planned = job.plan.certificates
-        lacking = {key for key in planned if not is_made(planned[key], job.root / job.folder)}
+        missing = lacking(job.plan.certificates.values(), job.root / job.folder)
+        keys = {each.key for each in missing}
         for number, batch in job.plan.batches.items():
             file = job.batch_file(number)
-            if lacking.intersection(batch.certificates) and (job.root / file).exists():
+            if not (job.root / file).exists():
+                continue
+            for key in keys.intersection(batch.certificates):
+                say(f"certificate {key} is missing, or of something else; it is made again.")
                 again[file] = None
 
     for made, of_round in job.made:
