@@ -53,11 +53,15 @@ ASKED = {
     "given_weights": (*OF_KERAS, "block"),
     "peepholes": (*OF_KERAS, "block"),
     "further_weight": ("keras", "block"),
+    "without_training_argument": ("keras", "block"),
+    "toggled": ("keras", "block"),
+    "called_cell": (*OF_KERAS, "block"),
 }
 REFUSED = {
     ("own_call", "block"): "layer doubled: block cannot stand for Doubled.call",
     ("own_cell", "block"): "layer rnn: block cannot stand for Normalized.call",
     ("peepholes", "block"): "layer rnn: block cannot stand for Peephole._compute_carry_and_output",
+    ("called_cell", "block"): "layer rnn: block cannot stand for Twice.__call__",
     ("stack_of_cells", "block"): "layer rnn: block computes LSTM only, not StackedRNNCells",
     ("unrolled_stack_of_cells", "keras"): "a model cannot set unroll=True: write rnn=unrolled",
     ("unrolled_stack_of_cells", "block"): "a model cannot set unroll=True: write rnn=unrolled",
@@ -98,6 +102,7 @@ NO_REFERENCE = {
         "Keras's"
     ),
     "further_weight": "the float64 reference has no Counted.calls, which is not Keras's",
+    "called_cell": "the float64 reference has no Twice.__call__, which is not Keras's",
     "own_call": "the float64 reference has no Doubled.call, which is not Keras's",
     "own_cell": "the float64 reference has no Normalized.call, which is not Keras's",
 }
@@ -395,6 +400,166 @@ def test_own_losses_and_weights_on_torch(
     for certificate in made:
         result = certificate["implementations"]["keras"]
         assert (result["status"], result["applied"]["cpu_1"]["why"]) == ("certified", None), result
+
+
+# What a step of torch changes beside the variables of Keras.
+OF_TORCH = """
+import keras
+import torch
+from keras import layers
+
+
+class Adding(keras.Model):
+    def __init__(self, *parts):
+        super().__init__(*parts)
+        self.steps = 0
+
+    def train_step(self, data):
+        x, y = data
+        loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+        loss.backward()
+        self.steps += 1
+        if self.steps % 3 == 0:
+            variables = self.trainable_weights
+            with torch.no_grad():
+                self.optimizer.apply([each.value.grad for each in variables], variables)
+            self.zero_grad()
+        return {"loss": loss.detach()}
+
+
+class Centred(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(4))
+        self.kept = {"scale": torch.ones(())}
+
+    def call(self, inputs, training=None):
+        if training and not isinstance(inputs, keras.KerasTensor):
+            with torch.no_grad():
+                self.centre += 0.5 * inputs.mean(0)
+                self.kept["scale"] = self.kept["scale"] * 0.5
+        return (inputs - self.centre) * self.kept["scale"]
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+class WithModules(keras.Model):
+    def __init__(self, module):
+        super().__init__()
+        self.inner = layers.LSTM(4)
+        self.module = module
+        self.last = layers.Dense(1)
+
+    def call(self, inputs, training=None):
+        return self.last(self.module(self.inner(inputs)))
+
+
+class OwnSteps(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        self.own.zero_grad()
+        loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+        loss.backward()
+        self.own.step()
+        return {"loss": loss.detach()}
+
+
+def compiled(kind, *between):
+    inputs = layers.Input((3, 3))
+    outputs = layers.LSTM(4)(inputs)
+    for layer in between:
+        outputs = layer(outputs)
+    model = kind(inputs, layers.Dense(1)(outputs))
+    model.compile("adam", "mse")
+    return model
+
+
+def called(module):
+    torch.manual_seed(0)
+    model = WithModules(module)
+    model(torch.zeros((2, 3, 3)))
+    model.compile("adam", "mse")
+    return model
+
+
+def adding():
+    return compiled(Adding)
+
+
+def hooked():
+    model = compiled(keras.Model)
+    lstm = model.layers[1]
+    lstm.cell.recurrent_kernel.value.register_hook(lambda gradient: gradient / 2)
+    return model
+
+
+def hooked_layer():
+    model = compiled(keras.Model)
+    model.layers[1].register_forward_hook(lambda layer, inputs, outputs: 2 * outputs)
+    return model
+
+
+def hooked_cell():
+    model = compiled(keras.Model)
+    model.layers[1].cell.register_forward_pre_hook(lambda cell, inputs: None)
+    return model
+
+
+def centred():
+    return compiled(keras.Model, Centred())
+
+
+def normalized():
+    return called(layers.TorchModuleWrapper(torch.nn.BatchNorm1d(4)))
+
+
+def dropped():
+    return called(torch.nn.Dropout(0.5))
+
+
+def own_optimizer():
+    model = compiled(OwnSteps)
+    model.own = torch.optim.Adam([each.value for each in model.trainable_variables])
+    return model
+"""
+
+
+def test_what_torch_keeps_is_set_back_and_its_optimizers_are_refused(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = folder / "of_torch.py"
+    write(folder, {file.name: OF_TORCH})
+    hooked = ("hooked", "hooked_layer", "hooked_cell")
+    names = ("centred", "normalized", "dropped", "own_optimizer", *hooked)
+    asked = ("keras", "native")
+    jobs = [job_of(name, folder, file, asked, framework="keras3_torch") for name in names]
+    made = answer_of("keras3_torch", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+    certificates = dict(zip(names, made, strict=True))
+    for result in certificates.pop("own_optimizer")["implementations"].values():
+        (line,) = [n for n, each in enumerate(OF_TORCH.splitlines(), 1) if "own.step()" in each]
+        said = f"{file}, line {line}: train_step applies an optimizer of its own, Adam: only that "
+        assert result["why"].startswith(said), result
+    of_cell = certificates["hooked_cell"]["implementations"].pop("native")
+    said = "layer lstm: native cannot stand for LSTMCell.hook of torch, which is not Keras's"
+    assert of_cell["why"].endswith(said), of_cell
+    for name, certificate in certificates.items():
+        for result in certificate["implementations"].values():
+            assert result["status"] == "certified", (name, result)
+            no_reference = None
+            if name in hooked:
+                said = "LSTM.hook of torch, which is not Keras's"
+                no_reference = f"the float64 reference has no {said}"
+            assert result["no_reference"] == no_reference, (name, result)
+            steps = result["applied"]["cpu_1"]
+            why = OWN_DRAWS if name == "dropped" else None
+            assert (steps["off"] or 0, steps["why"]) == (0, why), (name, steps)
+        assert all(map(equal, certificate["pairs"])), (name, certificate["pairs"])
+
+    config = json.dumps(jobs[0]["config"])
+    arguments = (config, file, '["adding", "centred"]', folder / "data.npz")
+    found = answer_of("keras3_torch", AGAIN, *arguments, temporary=tmp_path_factory)
+    assert found == {"adding": [True, False], "centred": [True, False]}
 
 
 OF_TENSORFLOW = """
