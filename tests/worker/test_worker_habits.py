@@ -17,6 +17,7 @@ from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT
 from tests.worker.building import (
     ALL_CERTIFICATES,
+    CERTIFY,
     answer_of,
     certificate_job,
     equal,
@@ -487,6 +488,25 @@ def adding():
     return compiled(Adding)
 
 
+class OfTorch(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.GRU(4, return_sequences=True)
+        self.module = torch.nn.LSTM(4, 4, batch_first=True)
+        self.last = layers.Dense(1)
+
+    def call(self, inputs):
+        return self.last(self.module(self.inner(inputs))[0][:, -1])
+
+
+def beside_torch():
+    torch.manual_seed(0)
+    model = OfTorch()
+    model(torch.zeros((2, 3, 3)))
+    model.compile("adam", "mse")
+    return model
+
+
 def hooked():
     model = compiled(keras.Model)
     lstm = model.layers[1]
@@ -531,7 +551,7 @@ def test_what_torch_keeps_is_set_back_and_its_optimizers_are_refused(
     file = folder / "of_torch.py"
     write(folder, {file.name: OF_TORCH})
     hooked = ("hooked", "hooked_layer", "hooked_cell")
-    names = ("centred", "normalized", "dropped", "own_optimizer", *hooked)
+    names = ("centred", "normalized", "dropped", "own_optimizer", "beside_torch", *hooked)
     asked = ("keras", "native")
     jobs = [job_of(name, folder, file, asked, framework="keras3_torch") for name in names]
     made = answer_of("keras3_torch", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
@@ -540,6 +560,11 @@ def test_what_torch_keeps_is_set_back_and_its_optimizers_are_refused(
         (line,) = [n for n, each in enumerate(OF_TORCH.splitlines(), 1) if "own.step()" in each]
         said = f"{file}, line {line}: train_step applies an optimizer of its own, Adam: only that "
         assert result["why"].startswith(said), result
+    kernels = {
+        name: result["kernel"]
+        for name, result in certificates["beside_torch"]["implementations"].items()
+    }
+    assert kernels == {"keras": ["torch:loop"], "native": ["torch:native"]}
     of_cell = certificates["hooked_cell"]["implementations"].pop("native")
     said = "layer lstm: native cannot stand for LSTMCell.hook of torch, which is not Keras's"
     assert of_cell["why"].endswith(said), of_cell
@@ -560,6 +585,31 @@ def test_what_torch_keeps_is_set_back_and_its_optimizers_are_refused(
     arguments = (config, file, '["adding", "centred"]', folder / "data.npz")
     found = answer_of("keras3_torch", AGAIN, *arguments, temporary=tmp_path_factory)
     assert found == {"adding": [True, False], "centred": [True, False]}
+
+
+MEANS = """
+import keras
+from keras import layers
+
+
+def build():
+    model = keras.Sequential([layers.Input((3, 3)), layers.LSTM(4), layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01, use_ema=True), "mse")
+    return model
+"""
+
+
+def test_a_training_goes_on_after_weights_became_their_means_on_jax(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = folder / "means.py"
+    write(folder, {file.name: MEANS})
+    job = job_of("build", folder, file, ("keras",), "keras3_jax")
+    # A further `fit` follows the steps whose changes are compared.
+    script = f"{CERTIFY}certify.CHANGED_STEPS = 3\n{ALL_CERTIFICATES[len(CERTIFY) :]}"
+    made = answer_of("keras3_jax", script, json.dumps([job]), temporary=tmp_path_factory)
+    result = made[0]["implementations"]["keras"]
+    assert result["status"] == "certified", result["why"]
 
 
 OF_TENSORFLOW = """

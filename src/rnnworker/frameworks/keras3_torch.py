@@ -1,5 +1,6 @@
 """Keras 3 on PyTorch."""
 
+import collections
 import contextlib
 import itertools
 import os
@@ -13,6 +14,8 @@ from rnnworker.frameworks import keras_checks, random_layers
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
 from rnnworker.recurrent.composed import flat
+
+MARK = "a recurrent module of torch"
 
 
 class Session(KerasSession):
@@ -161,10 +164,7 @@ class Session(KerasSession):
                 elif type(value) in (int, float):
                     yield holder, key, value, None
 
-        modules = {}  # a dict keeps their order
-        for layer in flat([self.model]):
-            modules.update(dict.fromkeys(layer.modules()))
-        for module in modules:
+        for module in self._modules():
             yield from kept(module._buffers, module._buffers.items())
             if type(module).__module__.partition(".")[0] in (*PACKAGES, "torch"):
                 continue
@@ -175,6 +175,13 @@ class Session(KerasSession):
                 if not name.startswith("_") and (id(module), name) not in rates
             ]
             yield from kept(own, items)
+
+    def _modules(self):
+        """The layers of the model and the modules of torch inside them, each once."""
+        found = {}  # a dict keeps their order
+        for layer in flat([self.model]):
+            found.update(dict.fromkeys(layer.modules()))
+        return list(found)
 
     def _set_back(self):
         with self.torch.no_grad():
@@ -209,12 +216,35 @@ class Session(KerasSession):
             refuse.remove()
 
     def kernels(self, run, steps):
-        """The kernels that `run` ran, from torch's profiler."""
+        """The kernels that `run` ran, from torch's profiler, without what recurrent modules of
+        torch itself ran, such as a ``torch.nn.LSTM`` of the author's."""
         profiler = self.torch.profiler
-        with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:
+        activities = [profiler.ProfilerActivity.CPU]
+        with self._marked_modules(), profiler.profile(activities=activities) as profile:
             run()
-        counts = {event.key: event.count for event in profile.key_averages()}
+        counts = collections.Counter(
+            event.name for event in profile.events() if not _is_marked(event)
+        )
         return attest.kernels_in_torch(counts, steps)
+
+    @contextlib.contextmanager
+    def _marked_modules(self):
+        """In its block, calls of torch's recurrent modules are marked in its profiler."""
+        open_marks = []
+
+        def begin(*_):
+            open_marks.append(self.torch.profiler.record_function(MARK))
+            open_marks[-1].__enter__()
+
+        def end(*_):
+            open_marks.pop().__exit__(None, None, None)
+
+        with contextlib.ExitStack() as hooks:
+            for module in self._modules():
+                if isinstance(module, self.torch.nn.RNNBase):
+                    hooks.callback(module.register_forward_pre_hook(begin).remove)
+                    hooks.callback(module.register_forward_hook(end).remove)
+            yield
 
     def cudnn_facts(self):
         torch = self.torch
@@ -244,6 +274,14 @@ class Session(KerasSession):
     def finish_device(self):
         if self.config["device"]["kind"] != "cpu" and self.torch.cuda.is_available():
             self.torch.cuda.synchronize()
+
+
+def _is_marked(event):
+    while event is not None:
+        if event.name == MARK:
+            return True
+        event = event.cpu_parent
+    return False
 
 
 def onednn_version(build_info):
