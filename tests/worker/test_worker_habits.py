@@ -891,6 +891,12 @@ def own_draws():
     return sequential(layers.LSTM(4), noise)
 
 
+def ragged():
+    lengths = lambda x: tensorflow.fill([tensorflow.shape(x)[0]], 2)
+    cut = lambda x: tensorflow.RaggedTensor.from_tensor(x, lengths(x))
+    return sequential(layers.Lambda(cut), layers.LSTM(4))
+
+
 def of_cudnn():
     return sequential(tensorflow.compat.v1.keras.layers.CuDNNLSTM(4))
 
@@ -912,7 +918,10 @@ def test_habits_of_keras_2(folder: Path, tmp_path_factory: pytest.TempPathFactor
     for name in (*whys, "of_cudnn"):
         asked = ("keras", "unrolled", "block")
         jobs.append(job_of(name, folder, file, asked, "keras2_tensorflow2"))
+    jobs.append(job_of("ragged", folder, file, ("unrolled",), "keras2_tensorflow2"))
     made = answer_of("tf_2_15", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+    ragged = made.pop()["implementations"]["unrolled"]
+    assert ragged["why"].endswith("layer lstm: unrolled has no ragged inputs"), ragged
     of_cudnn = made.pop()["implementations"]
     for (name, why), certificate in zip(whys.items(), made, strict=True):
         for implementation, result in certificate["implementations"].items():
@@ -922,7 +931,7 @@ def test_habits_of_keras_2(folder: Path, tmp_path_factory: pytest.TempPathFactor
             assert result["outputs"] <= TOLERANCE["float32"]["outputs"], shown
         assert all(map(equal, certificate["pairs"])), certificate["pairs"]
     for result in of_cudnn.values():
-        said = "line 36: the layer cu_dnnlstm is cuDNN itself: write keras.layers.LSTM"
+        said = "line 42: the layer cu_dnnlstm is cuDNN itself: write keras.layers.LSTM"
         assert said in result["why"], result
 
     config = json.dumps(jobs[0]["config"])
