@@ -998,3 +998,43 @@ def test_a_cell_of_keras_with_other_formulas_has_no_reference(
     assert result["status"] == "certified", result
     said = "the float64 reference has no PeepholeLSTMCell._compute_carry_and_output, which is not "
     assert result["no_reference"] == f"{said}Keras's"
+
+
+OF_TENSORFLOW_1 = """
+import tensorflow
+from tensorflow import keras
+from tensorflow.keras import layers
+
+
+class Called(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.LSTM(4)
+        self.last = layers.Dense(1)
+
+    def call(self, inputs):
+        return self.last(self.inner(inputs))
+
+
+def build():
+    model = Called()
+    model.compile(tensorflow.train.AdamOptimizer(0.01), "mse")
+    return model
+"""
+
+
+def test_a_model_without_inputs_and_an_optimizer_of_tensorflow_1(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = folder / "of_tensorflow_1.py"
+    write(folder, {file.name: OF_TENSORFLOW_1})
+    framework = settings_of("tf_1_15")["framework"]
+    job = job_of("build", folder, file, OF_KERAS, framework)
+    made = answer_of("tf_1_15", ALL_CERTIFICATES, json.dumps([job]), temporary=tmp_path_factory)
+    for result in made[0]["implementations"].values():
+        assert result["status"] == "certified", result
+        assert result["applied"]["cpu_1"]["why"] is None, result
+    assert all(map(equal, made[0]["pairs"])), made[0]["pairs"]
+    arguments = (json.dumps(job["config"]), file, '["build"]', folder / "data.npz")
+    found = answer_of("tf_1_15", AGAIN, *arguments, temporary=tmp_path_factory)
+    assert found == {"build": [True, False]}
