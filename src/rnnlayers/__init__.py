@@ -10,7 +10,15 @@ over time steps is another one. Saved and copied models are plain Keras. Works w
 TensorFlow, torch and jax, with tf.keras 2 and with tf_keras.
 """
 
-from rnnlayers.in_place import kernel_of, kernels, own_method, recurrent_layers, use
+from rnnlayers.in_place import kernel_of, kernels, own_hook, own_method, recurrent_layers, use
 from rnnlayers.refusals import CannotCompute
 
-__all__ = ["CannotCompute", "kernel_of", "kernels", "own_method", "recurrent_layers", "use"]
+__all__ = [
+    "CannotCompute",
+    "kernel_of",
+    "kernels",
+    "own_hook",
+    "own_method",
+    "recurrent_layers",
+    "use",
+]

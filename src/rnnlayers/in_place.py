@@ -17,6 +17,7 @@ OF_KERAS = ("keras", "cell", "unrolled", "auto", "cudnn")
 OTHERS = ("block", "block_cell", "native")
 NAMES = OF_KERAS + OTHERS
 COMPUTING = ("call", "inner_loop", "_compute_carry_and_output", "_compute_carry_and_output_fused")
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 PEEPHOLES = "PeepholeLSTMCell"  # of tf.keras.experimental, derived from that of an LSTM
 
 _classes = {}  # (kernel, class of the layer) → the class with the kernel's method
@@ -132,7 +133,7 @@ def _cause(keras, layer, name, module):
         return keras_kernels.cause(keras, layer, name)
     if keras.backend not in module.BACKENDS:
         return BACKEND.format(" or ".join(module.BACKENDS), keras.backend)
-    own = own_method(layer)
+    own = own_method(layer) or own_hook(layer.cell)
     if own:
         return OWN_METHOD.format(own)
     if getattr(layer, "_num_constants", None):
@@ -144,7 +145,8 @@ def own_method(layer, names=COMPUTING):
     """``CLASS.METHOD`` of those called `names` that an author's subclass of a recurrent `layer` or
     of its cell computes itself; None if all are those of Keras's layer and cell."""
     cell = getattr(layer, "cell", layer)  # Keras 2.0.6 has no cells
-    for part, name in itertools.product((layer, cell), names):
+    # The layer's own `__call__` remains, around that of a kernel.
+    for part, name in [*itertools.product((layer, cell), names), (cell, "__call__")]:
         for base in part.__class__.__mro__:
             if name not in vars(base):
                 continue
@@ -152,6 +154,14 @@ def own_method(layer, names=COMPUTING):
             if package not in PACKAGES or base.__name__ == PEEPHOLES:
                 return "{}.{}".format(base.__name__, name)
             break
+    return None
+
+
+def own_hook(first, *parts):
+    """``CLASS.hook of torch``, with the class of the `first`, if an author has registered a hook on
+    one of these layers, cells or tensors of torch; None if none has one."""
+    if any(getattr(part, hooks, None) for part in (first, *parts) for hooks in HOOKS):
+        return "{}.hook of torch".format(first.__class__.__name__)
     return None
 
 

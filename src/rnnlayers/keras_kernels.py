@@ -11,7 +11,7 @@ kernels, of Keras too, the same ones in all time steps.
 
 import importlib
 
-from rnnlayers.refusals import NO_CUDNN, NO_GPU, RECURRENT_DROPOUT, of_cell
+from rnnlayers.refusals import NO_CUDNN, NO_GPU, RAGGED, RECURRENT_DROPOUT, of_cell
 
 USE_CUDNN = {"auto": "auto", "cudnn": True}
 GPU_KERNEL = "_could_use_gpu_kernel"  # of tf.keras 2
@@ -32,7 +32,10 @@ def give(keras, layer, name):
 
 
 def cause(keras, layer, name):
-    """Why ``cudnn`` cannot compute `layer`; None if it can, and of all other kernels."""
+    """Why ``cudnn`` or ``unrolled`` cannot compute `layer`; None if it can, and of all other
+    kernels."""
+    if name == "unrolled" and _is_ragged(layer):
+        return RAGGED
     if name != "cudnn":
         return None
     can = (keras.layers.LSTM, keras.layers.GRU)
@@ -69,6 +72,12 @@ def _made_anew(keras, layer):
     if isinstance(layer, keras.layers.LSTM):
         plain = keras.layers.LSTM
     return plain.from_config(dict(plain.get_config(layer), unroll=False))
+
+
+def _is_ragged(layer):
+    """Whether a functional model of tf.keras 2 gives `layer` sequences of several lengths."""
+    spec = getattr(getattr(layer, "input", None), "type_spec", None)
+    return type(spec).__name__ == "RaggedTensorSpec"
 
 
 def _has_gpu(backend):

@@ -52,6 +52,7 @@ FUSED = {
     "LSTMBlockCell": "block_cell",
     "GRUBlockCell": "block_cell",
 }
+LOOP = "while"  # in paths
 COMPILED = ("XlaLaunch", "_XlaRun", "_XlaCompile", "XlaLocalLaunch")
 BACKWARD = ("gradient_tape", "gradients/", "_grad/")
 
@@ -62,13 +63,18 @@ def without_layers(
     others: Iterable[str],
 ) -> List[Op]:
     """`ops` without those in the layers `others` (names), such as the loop of a TimeDistributed,
-    which would be taken for a recurrent one. `recurrent`: the names of the recurrent layers."""
+    which would be taken for a recurrent one. `recurrent`: the names of the recurrent layers; what
+    is in a loop around one of them, and in none inside it, counts once."""
     own = _unnumbered(recurrent)
     foreign = _unnumbered(others) - own
     kept = []
     for path, kind, count in ops:
-        parts = _unnumbered(path.split("/"))
-        if not parts & foreign or parts & own:
+        parts = [NUMBER.sub("", part) for part in path.split("/")]
+        layers = [place for place, part in enumerate(parts) if part in own]
+        if layers:
+            inside = parts[layers[-1] :]
+            kept.append((path, kind, count if LOOP in inside or LOOP not in parts else 1))
+        elif not foreign.intersection(parts):
             kept.append((path, kind, count))
     return kept
 

@@ -86,8 +86,10 @@ def draws_anew(session: Any, samples: Sequence[Any], tolerance: float) -> bool:
     which no session can set back."""
     gradients_of = session.loss_gradients()
     computed = []
-    for _ in range(2):
+    for repeated in (False, True):
         session.reset()
+        if repeated:
+            session.draw_others()
         computed.append(gradients_of(*samples))
     return any(error > tolerance for error in map(relative_error, *computed))
 

@@ -79,6 +79,14 @@ def test_kernels_are_named_from_what_was_executed(kernels_in, executed, kernels)
     assert kernels_in(executed, STEPS) == kernels
 
 
+def test_a_loop_around_a_layer_is_not_its_own() -> None:
+    around = [(f"map/while/body/_2/map/while/{path}", kind, 2) for path, kind, _ in UNROLLED]
+    own = [(f"map/while/body/_2/map/while/{path}", kind, 2 * n) for path, kind, n in WHILE]
+    for ops, kernels in ((around, ["unrolled"]), (own, ["while"])):
+        ops = attest.without_layers(ops, ["lstm"], ["map"])
+        assert attest.kernels_in_tensorflow(ops, STEPS) == kernels
+
+
 def test_unrolled_needs_time_steps() -> None:
     assert attest.kernels_in_tensorflow(DENSE + UNROLLED, None) == []
     assert attest.kernels_in_tensorflow(DENSE, 1) == []

@@ -17,6 +17,7 @@ from rnnworker.precision import TOLERANCE
 from tests.conftest import ROOT
 from tests.worker.building import (
     ALL_CERTIFICATES,
+    CERTIFY,
     answer_of,
     certificate_job,
     equal,
@@ -53,11 +54,15 @@ ASKED = {
     "given_weights": (*OF_KERAS, "block"),
     "peepholes": (*OF_KERAS, "block"),
     "further_weight": ("keras", "block"),
+    "without_training_argument": ("keras", "block"),
+    "toggled": ("keras", "block"),
+    "called_cell": (*OF_KERAS, "block"),
 }
 REFUSED = {
     ("own_call", "block"): "layer doubled: block cannot stand for Doubled.call",
     ("own_cell", "block"): "layer rnn: block cannot stand for Normalized.call",
     ("peepholes", "block"): "layer rnn: block cannot stand for Peephole._compute_carry_and_output",
+    ("called_cell", "block"): "layer rnn: block cannot stand for Twice.__call__",
     ("stack_of_cells", "block"): "layer rnn: block computes LSTM only, not StackedRNNCells",
     ("unrolled_stack_of_cells", "keras"): "a model cannot set unroll=True: write rnn=unrolled",
     ("unrolled_stack_of_cells", "block"): "a model cannot set unroll=True: write rnn=unrolled",
@@ -98,6 +103,7 @@ NO_REFERENCE = {
         "Keras's"
     ),
     "further_weight": "the float64 reference has no Counted.calls, which is not Keras's",
+    "called_cell": "the float64 reference has no Twice.__call__, which is not Keras's",
     "own_call": "the float64 reference has no Doubled.call, which is not Keras's",
     "own_cell": "the float64 reference has no Normalized.call, which is not Keras's",
 }
@@ -397,6 +403,215 @@ def test_own_losses_and_weights_on_torch(
         assert (result["status"], result["applied"]["cpu_1"]["why"]) == ("certified", None), result
 
 
+# What a step of torch changes beside the variables of Keras.
+OF_TORCH = """
+import keras
+import torch
+from keras import layers
+
+
+class Adding(keras.Model):
+    def __init__(self, *parts):
+        super().__init__(*parts)
+        self.steps = 0
+
+    def train_step(self, data):
+        x, y = data
+        loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+        loss.backward()
+        self.steps += 1
+        if self.steps % 3 == 0:
+            variables = self.trainable_weights
+            with torch.no_grad():
+                self.optimizer.apply([each.value.grad for each in variables], variables)
+            self.zero_grad()
+        return {"loss": loss.detach()}
+
+
+class Centred(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(4))
+        self.kept = {"scale": torch.ones(())}
+
+    def call(self, inputs, training=None):
+        if training and not isinstance(inputs, keras.KerasTensor):
+            with torch.no_grad():
+                self.centre += 0.5 * inputs.mean(0)
+                self.kept["scale"] = self.kept["scale"] * 0.5
+        return (inputs - self.centre) * self.kept["scale"]
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+class WithModules(keras.Model):
+    def __init__(self, module):
+        super().__init__()
+        self.inner = layers.LSTM(4)
+        self.module = module
+        self.last = layers.Dense(1)
+
+    def call(self, inputs, training=None):
+        return self.last(self.module(self.inner(inputs)))
+
+
+class OwnSteps(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        self.own.zero_grad()
+        loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+        loss.backward()
+        self.own.step()
+        return {"loss": loss.detach()}
+
+
+def compiled(kind, *between):
+    inputs = layers.Input((3, 3))
+    outputs = layers.LSTM(4)(inputs)
+    for layer in between:
+        outputs = layer(outputs)
+    model = kind(inputs, layers.Dense(1)(outputs))
+    model.compile("adam", "mse")
+    return model
+
+
+def called(module):
+    torch.manual_seed(0)
+    model = WithModules(module)
+    model(torch.zeros((2, 3, 3)))
+    model.compile("adam", "mse")
+    return model
+
+
+def adding():
+    return compiled(Adding)
+
+
+class OfTorch(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.GRU(4, return_sequences=True)
+        self.module = torch.nn.LSTM(4, 4, batch_first=True)
+        self.last = layers.Dense(1)
+
+    def call(self, inputs):
+        return self.last(self.module(self.inner(inputs))[0][:, -1])
+
+
+def beside_torch():
+    torch.manual_seed(0)
+    model = OfTorch()
+    model(torch.zeros((2, 3, 3)))
+    model.compile("adam", "mse")
+    return model
+
+
+def hooked():
+    model = compiled(keras.Model)
+    lstm = model.layers[1]
+    lstm.cell.recurrent_kernel.value.register_hook(lambda gradient: gradient / 2)
+    return model
+
+
+def hooked_layer():
+    model = compiled(keras.Model)
+    model.layers[1].register_forward_hook(lambda layer, inputs, outputs: 2 * outputs)
+    return model
+
+
+def hooked_cell():
+    model = compiled(keras.Model)
+    model.layers[1].cell.register_forward_pre_hook(lambda cell, inputs: None)
+    return model
+
+
+def centred():
+    return compiled(keras.Model, Centred())
+
+
+def normalized():
+    return called(layers.TorchModuleWrapper(torch.nn.BatchNorm1d(4)))
+
+
+def dropped():
+    return called(torch.nn.Dropout(0.5))
+
+
+def own_optimizer():
+    model = compiled(OwnSteps)
+    model.own = torch.optim.Adam([each.value for each in model.trainable_variables])
+    return model
+"""
+
+
+def test_what_torch_keeps_is_set_back_and_its_optimizers_are_refused(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = folder / "of_torch.py"
+    write(folder, {file.name: OF_TORCH})
+    hooked = ("hooked", "hooked_layer", "hooked_cell")
+    names = ("centred", "normalized", "dropped", "own_optimizer", "beside_torch", *hooked)
+    asked = ("keras", "native")
+    jobs = [job_of(name, folder, file, asked, framework="keras3_torch") for name in names]
+    made = answer_of("keras3_torch", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+    certificates = dict(zip(names, made, strict=True))
+    for result in certificates.pop("own_optimizer")["implementations"].values():
+        (line,) = [n for n, each in enumerate(OF_TORCH.splitlines(), 1) if "own.step()" in each]
+        said = f"{file}, line {line}: train_step applies an optimizer of its own, Adam: only that "
+        assert result["why"].startswith(said), result
+    kernels = {
+        name: result["kernel"]
+        for name, result in certificates["beside_torch"]["implementations"].items()
+    }
+    assert kernels == {"keras": ["torch:loop"], "native": ["torch:native"]}
+    of_cell = certificates["hooked_cell"]["implementations"].pop("native")
+    said = "layer lstm: native cannot stand for LSTMCell.hook of torch, which is not Keras's"
+    assert of_cell["why"].endswith(said), of_cell
+    for name, certificate in certificates.items():
+        for result in certificate["implementations"].values():
+            assert result["status"] == "certified", (name, result)
+            no_reference = None
+            if name in hooked:
+                said = "LSTM.hook of torch, which is not Keras's"
+                no_reference = f"the float64 reference has no {said}"
+            assert result["no_reference"] == no_reference, (name, result)
+            steps = result["applied"]["cpu_1"]
+            why = OWN_DRAWS if name == "dropped" else None
+            assert (steps["off"] or 0, steps["why"]) == (0, why), (name, steps)
+        assert all(map(equal, certificate["pairs"])), (name, certificate["pairs"])
+
+    config = json.dumps(jobs[0]["config"])
+    arguments = (config, file, '["adding", "centred"]', folder / "data.npz")
+    found = answer_of("keras3_torch", AGAIN, *arguments, temporary=tmp_path_factory)
+    assert found == {"adding": [True, False], "centred": [True, False]}
+
+
+MEANS = """
+import keras
+from keras import layers
+
+
+def build():
+    model = keras.Sequential([layers.Input((3, 3)), layers.LSTM(4), layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01, use_ema=True), "mse")
+    return model
+"""
+
+
+def test_a_training_goes_on_after_weights_became_their_means_on_jax(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = folder / "means.py"
+    write(folder, {file.name: MEANS})
+    job = job_of("build", folder, file, ("keras",), "keras3_jax")
+    # A further `fit` follows the steps whose changes are compared.
+    script = f"{CERTIFY}certify.CHANGED_STEPS = 3\n{ALL_CERTIFICATES[len(CERTIFY) :]}"
+    made = answer_of("keras3_jax", script, json.dumps([job]), temporary=tmp_path_factory)
+    result = made[0]["implementations"]["keras"]
+    assert result["status"] == "certified", result["why"]
+
+
 OF_TENSORFLOW = """
 import keras
 import tensorflow
@@ -676,6 +891,12 @@ def own_draws():
     return sequential(layers.LSTM(4), noise)
 
 
+def ragged():
+    lengths = lambda x: tensorflow.fill([tensorflow.shape(x)[0]], 2)
+    cut = lambda x: tensorflow.RaggedTensor.from_tensor(x, lengths(x))
+    return sequential(layers.Lambda(cut), layers.LSTM(4))
+
+
 def of_cudnn():
     return sequential(tensorflow.compat.v1.keras.layers.CuDNNLSTM(4))
 
@@ -697,7 +918,10 @@ def test_habits_of_keras_2(folder: Path, tmp_path_factory: pytest.TempPathFactor
     for name in (*whys, "of_cudnn"):
         asked = ("keras", "unrolled", "block")
         jobs.append(job_of(name, folder, file, asked, "keras2_tensorflow2"))
+    jobs.append(job_of("ragged", folder, file, ("unrolled",), "keras2_tensorflow2"))
     made = answer_of("tf_2_15", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
+    ragged = made.pop()["implementations"]["unrolled"]
+    assert ragged["why"].endswith("layer lstm: unrolled has no ragged inputs"), ragged
     of_cudnn = made.pop()["implementations"]
     for (name, why), certificate in zip(whys.items(), made, strict=True):
         for implementation, result in certificate["implementations"].items():
@@ -707,7 +931,7 @@ def test_habits_of_keras_2(folder: Path, tmp_path_factory: pytest.TempPathFactor
             assert result["outputs"] <= TOLERANCE["float32"]["outputs"], shown
         assert all(map(equal, certificate["pairs"])), certificate["pairs"]
     for result in of_cudnn.values():
-        said = "line 36: the layer cu_dnnlstm is cuDNN itself: write keras.layers.LSTM"
+        said = "line 42: the layer cu_dnnlstm is cuDNN itself: write keras.layers.LSTM"
         assert said in result["why"], result
 
     config = json.dumps(jobs[0]["config"])
@@ -774,3 +998,43 @@ def test_a_cell_of_keras_with_other_formulas_has_no_reference(
     assert result["status"] == "certified", result
     said = "the float64 reference has no PeepholeLSTMCell._compute_carry_and_output, which is not "
     assert result["no_reference"] == f"{said}Keras's"
+
+
+OF_TENSORFLOW_1 = """
+import tensorflow
+from tensorflow import keras
+from tensorflow.keras import layers
+
+
+class Called(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.LSTM(4)
+        self.last = layers.Dense(1)
+
+    def call(self, inputs):
+        return self.last(self.inner(inputs))
+
+
+def build():
+    model = Called()
+    model.compile(tensorflow.train.AdamOptimizer(0.01), "mse")
+    return model
+"""
+
+
+def test_a_model_without_inputs_and_an_optimizer_of_tensorflow_1(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = folder / "of_tensorflow_1.py"
+    write(folder, {file.name: OF_TENSORFLOW_1})
+    framework = settings_of("tf_1_15")["framework"]
+    job = job_of("build", folder, file, OF_KERAS, framework)
+    made = answer_of("tf_1_15", ALL_CERTIFICATES, json.dumps([job]), temporary=tmp_path_factory)
+    for result in made[0]["implementations"].values():
+        assert result["status"] == "certified", result
+        assert result["applied"]["cpu_1"]["why"] is None, result
+    assert all(map(equal, made[0]["pairs"])), made[0]["pairs"]
+    arguments = (json.dumps(job["config"]), file, '["build"]', folder / "data.npz")
+    found = answer_of("tf_1_15", AGAIN, *arguments, temporary=tmp_path_factory)
+    assert found == {"build": [True, False]}

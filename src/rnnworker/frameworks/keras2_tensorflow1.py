@@ -14,7 +14,7 @@ import numpy
 
 from rnnworker import data, optimizers, trees
 from rnnworker.arguments import Refusal
-from rnnworker.frameworks import random_layers, tensorflow_facts
+from rnnworker.frameworks import keras_facts, random_layers, tensorflow_facts
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import renamed
 from rnnworker.recurrent import in_place
@@ -139,7 +139,11 @@ class Session(KerasSession):
         """Nothing: in a graph the layers have it when they are made."""
 
     def complete_model(self):
-        """Nothing: in a graph a model has its weights when it is built."""
+        """Gives a subclassed model its inputs, as ``fit`` would; in a graph, any other one has its
+        weights when it is built."""
+        has_inputs = getattr(self.model, "inputs", None) or not hasattr(self.model, "_set_inputs")
+        if self.arrays is not None and not has_inputs:
+            self.model._set_inputs(trees.taken(self.arrays["x_train"], slice(1)))
 
     def as_numpy(self, tensor):
         return self.session.run(tensor)
@@ -160,7 +164,8 @@ class Session(KerasSession):
     def _state(self):
         # Keras 2.0.6 leaves the iterations of some optimizers out of their weights.
         optimizer = self.model.optimizer
-        state = list(self.model.weights) + list(optimizer.weights)
+        inner = keras_facts.of_tensorflow(optimizer)
+        state = list(self.model.weights) + list(inner.variables() if inner else optimizer.weights)
         if not any(each is optimizer.iterations for each in state):
             state.append(optimizer.iterations)
         return state

@@ -74,6 +74,17 @@ class Session(KerasSession):
         self._validation_feeds.clear()
         return super().validation(samples)
 
+    def train(self, *arguments, **settings):
+        history = super().train(*arguments, **settings)
+        # With `use_ema` a weight and its mean are one array afterwards, which Keras 3.15 would give
+        # to the next step twice, and XLA refuses.
+        seen = set()
+        for variable in self.variables():
+            if id(variable.value) in seen:
+                variable.assign(self.jax.numpy.copy(variable.value))
+            seen.add(id(variable.value))
+        return history
+
     # XLA would compile another step for ``train_on_batch``.
     train_batch = KerasSession.fit_batch
 

@@ -1,14 +1,21 @@
 """Keras 3 on PyTorch."""
 
+import collections
+import contextlib
 import itertools
 import os
 import re
 
 import numpy
 
+from rnnlayers.which_keras import PACKAGES
 from rnnworker import attest, precision, trees
+from rnnworker.frameworks import keras_checks, random_layers
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
+from rnnworker.recurrent.composed import flat
+
+MARK = "a recurrent module of torch"
 
 
 class Session(KerasSession):
@@ -127,19 +134,117 @@ class Session(KerasSession):
         self.model.train()
         return outputs
 
+    def complete_model(self):
+        self._kept = list(self._keeps())
+        super().complete_model()
+        self._set_back()
+        self._kept = list(self._keeps())  # a layer may make more when it is built
+
+    def give_kernel(self):
+        super().give_kernel()
+        self._set_back()
+
+    def _keeps(self):
+        """[(dict or list, key, value, copy of a tensor)] of what an eager step may change beside
+        variables: the buffers of torch's modules, and tensors and numbers in attributes of the
+        author's own."""
+        torch = self.torch
+        # The certificate sets these itself, and resets meanwhile.
+        rates = random_layers.turned_off(self.model, self.keras.layers)
+        rates = {(id(layer), name) for layer, name, _ in rates}
+
+        def kept(holder, items):
+            for key, value in items:
+                if isinstance(value, torch.Tensor):
+                    yield holder, key, value, value.detach().clone()
+                elif isinstance(value, dict):
+                    yield from kept(value, value.items())
+                elif isinstance(value, list):
+                    yield from kept(value, enumerate(value))
+                elif type(value) in (int, float):
+                    yield holder, key, value, None
+
+        for module in self._modules():
+            yield from kept(module._buffers, module._buffers.items())
+            if type(module).__module__.partition(".")[0] in (*PACKAGES, "torch"):
+                continue
+            own = vars(module)
+            items = [
+                (name, own[name])
+                for name in own
+                if not name.startswith("_") and (id(module), name) not in rates
+            ]
+            yield from kept(own, items)
+
+    def _modules(self):
+        """The layers of the model and the modules of torch inside them, each once."""
+        found = {}  # a dict keeps their order
+        for layer in flat([self.model]):
+            found.update(dict.fromkeys(layer.modules()))
+        return list(found)
+
+    def _set_back(self):
+        with self.torch.no_grad():
+            for holder, key, value, copy in self._kept:
+                if copy is not None:
+                    value.copy_(copy)
+                holder[key] = value
+
     def reset(self):
         super().reset()
+        for variable in self.model.variables:
+            variable.value.grad = None  # a `train_step` may add them up
+        self._set_back()
         # Keras 3.15's dropout without a seed draws from torch's generator, not from its own
         # `SeedGenerator` (keras/src/backend/torch/random.py, ``dropout``).
         self.torch.manual_seed(self.config["seed"])
 
+    def draw_others(self):
+        # A `DataLoader` draws from the same generator, so that a step draws other masks.
+        self.torch.manual_seed(self.config["seed"] + 1)
+
+    @contextlib.contextmanager
+    def refusing_optimizers(self):
+        from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+        refuse = register_optimizer_step_pre_hook(
+            lambda optimizer, *_: keras_checks.refuse_optimizer(self, optimizer)
+        )
+        try:
+            yield
+        finally:
+            refuse.remove()
+
     def kernels(self, run, steps):
-        """The kernels that `run` ran, from torch's profiler."""
+        """The kernels that `run` ran, from torch's profiler, without what recurrent modules of
+        torch itself ran, such as a ``torch.nn.LSTM`` of the author's."""
         profiler = self.torch.profiler
-        with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as profile:
+        activities = [profiler.ProfilerActivity.CPU]
+        with self._marked_modules(), profiler.profile(activities=activities) as profile:
             run()
-        counts = {event.key: event.count for event in profile.key_averages()}
+        counts = collections.Counter(
+            event.name for event in profile.events() if not _is_marked(event)
+        )
         return attest.kernels_in_torch(counts, steps)
+
+    @contextlib.contextmanager
+    def _marked_modules(self):
+        """In its block, calls of torch's recurrent modules are marked in its profiler."""
+        open_marks = []
+
+        def begin(*_):
+            open_marks.append(self.torch.profiler.record_function(MARK))
+            open_marks[-1].__enter__()
+
+        def end(*_):
+            open_marks.pop().__exit__(None, None, None)
+
+        with contextlib.ExitStack() as hooks:
+            for module in self._modules():
+                if isinstance(module, self.torch.nn.RNNBase):
+                    hooks.callback(module.register_forward_pre_hook(begin).remove)
+                    hooks.callback(module.register_forward_hook(end).remove)
+            yield
 
     def cudnn_facts(self):
         torch = self.torch
@@ -169,6 +274,14 @@ class Session(KerasSession):
     def finish_device(self):
         if self.config["device"]["kind"] != "cpu" and self.torch.cuda.is_available():
             self.torch.cuda.synchronize()
+
+
+def _is_marked(event):
+    while event is not None:
+        if event.name == MARK:
+            return True
+        event = event.cpu_parent
+    return False
 
 
 def onednn_version(build_info):

@@ -12,6 +12,7 @@ from rnnworker.frameworks import file_settings, keras_facts
 from rnnworker.options import OF_MODEL
 from rnnworker.recurrent import composed, in_place
 from rnnworker.recurrent.composed import flat
+from rnnworker.user_functions import caller
 
 SET_BACK = "optimizer=…, can be set back to its first state before a timed training"
 OF_CUDNN = ("CuDNNLSTM", "CuDNNGRU")  # of Keras 2
@@ -90,15 +91,20 @@ def only_its_optimizer(session):
         return
     kinds = keras_facts.optimizers(session.keras)
     before = {id(each): steps for each, steps in _steps_of_all(kinds)}
-    yield
+    with session.refusing_optimizers():
+        yield
     known = keras_facts.attributes([session.model.optimizer], kinds, kinds)
     for each, steps in _steps_of_all(kinds):
         if steps == before.get(id(each), 0) or any(each is one for one in known):
             continue
-        fault = "{}: train_step applies an optimizer of its own, {}: only that of compile, {}"
-        function = session.function
-        name = type(each).__name__
-        raise Refusal(fault.format(session.place(each) or function, name, SET_BACK))
+        refuse_optimizer(session, each)
+
+
+def refuse_optimizer(session, optimizer):
+    """Raises the `Refusal` of an `optimizer` that a model's ``train_step`` applies."""
+    fault = "{}: train_step applies an optimizer of its own, {}: only that of compile, {}"
+    place = session.place(optimizer) or caller() or session.function
+    raise Refusal(fault.format(place, type(optimizer).__name__, SET_BACK))
 
 
 def _steps_of_all(kinds):

@@ -46,16 +46,23 @@ def optimizers(keras):
     return (keras.optimizers.Optimizer,) + ((legacy.Optimizer,) if legacy else ())
 
 
+def of_tensorflow(optimizer):
+    """The optimizer of ``tf.train`` inside one of Keras, which hides its variables; else None."""
+    return optimizer.optimizer if type(optimizer).__name__ == "TFOptimizer" else None
+
+
 def settings_of(optimizer):
     """What an `optimizer` states of itself, with the name of its class. One whose schedule is a
     class without ``get_config`` states nothing; then the name of that class is its rate."""
-    kind = type(optimizer).__name__
+    kind = type(of_tensorflow(optimizer) or optimizer).__name__
     try:
         return dict(optimizer.get_config(), class_name=kind)
     except NotImplementedError:
         inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
-        schedule = type(getattr(inner, "_learning_rate", None)).__name__
-        return {"class_name": kind, "learning_rate": {"class_name": schedule}}
+        schedule = getattr(inner, "_learning_rate", None)
+        if schedule is None:
+            return {"class_name": kind}
+        return {"class_name": kind, "learning_rate": {"class_name": type(schedule).__name__}}
 
 
 def of_keras(kind, name):

@@ -85,6 +85,13 @@ class KerasSession(KerasWeights, KerasTraining):
         """(within an op, between ops); None if the framework has no such setting."""
         return None, None
 
+    def draw_others(self):
+        """Lets the framework draw other numbers than after `reset`, if a training step does."""
+
+    def refusing_optimizers(self):
+        """In its block, a step of an optimizer that is not Keras's raises `Refusal`."""
+        return contextlib.ExitStack()
+
     def finish_device(self):
         """Waits until the device has finished all submitted work."""
 
@@ -428,7 +435,10 @@ class KerasSession(KerasWeights, KerasTraining):
     def loss(self, x, y, sample_weight=None):
         """The loss of a batch, tensors, as a training step computes it: with a mean over its
         samples."""
-        predicted = self.model(x, training=True)
+        settings = {"training": True}
+        if not getattr(self.model, "_call_has_training_arg", True):
+            settings = {}  # Keras 3 passes it only to a `call` that takes it
+        predicted = self.model(x, **settings)
         return self.compute_loss(x=x, y=y, y_pred=predicted, sample_weight=sample_weight)
 
     def compute_loss(self, **batch):
@@ -449,7 +459,10 @@ class KerasSession(KerasWeights, KerasTraining):
         inputs = products.sizes(self.input_shape(layer))
         if made.is_plain:
             with contextlib.suppress(AttributeError, ValueError):  # called on tensors, or twice
-                return inputs[1:], products.sizes(layer.output.shape)[1:]
+                output = layer.output.shape
+                latest = layer._get_node_attribute_at_index(-1, "output_tensors", "output").shape
+                if len(output) == len(latest):  # else return_sequences was set in between
+                    return inputs[1:], products.sizes(output)[1:]
         with composed.plain(layer):
             outputs = layer.compute_output_shape(inputs)
         return inputs[1:], products.sizes(outputs)[1:]

@@ -8,7 +8,7 @@ their own: a module of ``rnnworker.kernels``, or a user's file with ``make``
 
 import importlib
 
-from rnnlayers import own_method
+from rnnlayers import own_hook, own_method
 from rnnlayers.in_place import COMPUTING
 from rnnworker import arguments, canonical_weights
 from rnnworker.arguments import Refusal
@@ -25,7 +25,7 @@ from rnnworker.recurrent import cells, composed, in_place, own_file
 from rnnworker.user_functions import caller
 
 # Methods of a layer or a cell that decide its function.
-OWN_METHODS = COMPUTING + ("get_initial_state",)
+OWN_METHODS = COMPUTING + ("get_initial_state", "__call__")
 LONGEST_UNROLLED = 1000
 # That compiling a training step of TensorFlow 2.21 took for each time step of an LSTM layer with 32
 # units, on one quiet core, for 100 and 400 time steps.
@@ -170,11 +170,13 @@ class Recurrent:
             self.made.append(made)
 
     def not_of_keras(self, made):
-        """``CLASS.METHOD`` or ``CLASS.WEIGHT`` that an author computes in the layer of `made` in
-        place of Keras; None if there is none."""
+        """``CLASS.METHOD``, ``CLASS.WEIGHT`` or ``CLASS.hook of torch`` that an author computes in
+        the layer of `made` in place of Keras; None if there is none."""
         if self.module is None:
             for layer in composed.inner_layers(made.layer):
                 own = own_method(layer, OWN_METHODS) or cells.own_weight(layer)
+                values = [getattr(weight, "value", weight) for weight in layer.weights]
+                own = own or own_hook(layer, getattr(layer, "cell", layer), *values)
                 if own:
                     return own
         return None

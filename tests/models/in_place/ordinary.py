@@ -571,6 +571,46 @@ def further_weight():
     return sequential(Counted(4))
 
 
+class WithoutTraining(keras.Model):
+    """Keras trains it in the form that it has in a prediction: it has nowhere to say otherwise."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.LSTM(4)
+        self.normalization = layers.BatchNormalization()
+        self.last = layers.Dense(1)
+
+    def call(self, inputs):
+        return self.last(self.normalization(self.inner(inputs)))
+
+
+def without_training_argument():
+    model = WithoutTraining()
+    model(numpy.zeros((2, 3, 3)))
+    model.compile("adam", "mse")
+    return model
+
+
+def toggled():
+    """Its only layer was called with ``return_sequences=True`` before."""
+    lstm, last = sequential(layers.LSTM(4, return_sequences=True)).layers
+    lstm.return_sequences = False
+    inputs = layers.Input((3, 3))
+    model = keras.Model(inputs, last(lstm(inputs)))
+    model.compile("adam", "mse")
+    return model
+
+
+class Twice(layers.LSTMCell):
+    def __call__(self, *arguments, **settings):
+        outputs, states = super().__call__(*arguments, **settings)
+        return 2 * outputs, states
+
+
+def called_cell():
+    return sequential(layers.RNN(Twice(4)))
+
+
 EQUAL = (
     frozen_by_class,
     frozen_by_name,
