@@ -171,13 +171,15 @@ def test_other_data_are_refused(tmp_path: Path, data: Any, fault: str) -> None:
         ({"implementations": ("keras", "~/no.yaml")}, f"{Path.home()}/no.yaml: no such file"),
         ({"loss": "~/no.py:loss"}, f"--loss {Path.home()}/no.py:loss: no such file"),
         ({"implementations": ("keras", "keras")}, "keras cannot be compared with keras"),
+        ({"project": "/proc/x"}, "/proc/x: cannot be written: No such file"),
+        ({"project": __file__}, "py: cannot be written: Not a directory"),
     ],
 )
 def test_what_compare_cannot_take_is_named(tmp_path: Path, given: Any, fault: str) -> None:
     """Not a traceback, and no override in place of what the other arguments say."""
     (tmp_path / "mine.py").write_text("def build():\n    pass\n")
     with pytest.raises(ConfigError, match=fault):
-        rnnbench.compare(f"{tmp_path}/mine.py:build", project=tmp_path / "kept", **given)
+        rnnbench.compare(f"{tmp_path}/mine.py:build", **{"project": tmp_path / "kept", **given})
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,18 @@ BAD = {
     f"{PREDICT} --rounds 0": "rounds is 0; it must be an integer ≥ 1",
     f"{PREDICT} --threads -1": "threads is -1; it must be an integer ≥ 1",
     f"{PREDICT} --batch 1,0": "batches has the value 0; it must be an integer ≥ 1",
-    f"{PREDICT} --json /no/x": "--json /no/x: is not a file in an existing folder. Fix: ",
+    f"{PREDICT} --json /no/x": "rnnbench: /no/x: cannot be written: No such file or dir",
+    f"{PREDICT} --json /tmp": "/tmp: cannot be written: Is a directory. Fix: ",
+    f"{PREDICT} --out README.md/x": "README.md/x: cannot be written: Not a directory. Fix: ",
+    f"{PREDICT} --files /proc/x/y": "/proc/x/y: cannot be written: No such file or directory. Fix",
     f"{PREDICT} --model digits_rnn": "--model digits_rnn: is not a model. Fix: name FILE.py:",
     f"{PREDICT} --model mine.py": "model={root}/mine.py: no such file.",
     f"{PREDICT} --model tests/models/weather.py:no": "weather.py has no function no. Fix: ",
-    "compare keras block --json /no/x": "--json /no/x: is not a file in an existing folder. Fix: ",
+    "compare keras block --json /no/x": "/no/x: cannot be written: No such file or directory. Fix",
+    "report quick --out /proc/x": "/proc/x: cannot be written: No such file or directory. Fix: ",
+    "report quick --out README.md": "README.md: cannot be written: Not a directory. Fix: ",
+    "bundle quick -o /dev/null/x": "/dev/null/x: cannot be written: Not a directory. Fix: ",
+    "export quick -o /proc/x": "/proc/x: cannot be written: ",
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rnnbench.api.arrays import file_of_data
 from rnnbench.api.source import file_of_function
-from rnnbench.commands.arguments import name_of
+from rnnbench.commands.arguments import folder_to_write, name_of
 from rnnbench.commands.prediction import answered, folder_of_exports, job_of
 from rnnbench.commands.question import Question, checked_arguments, measured
 from rnnbench.commands.report import folders_at, read_found
@@ -216,10 +216,7 @@ def _project(given: str | Path | None) -> Path:
             where=str(here),
             remedy='say where to keep them: project="speed"; a folder that does not exist is made.',
         )
-    folder = Path(given).expanduser().absolute()
-    if folder.exists() and not folder.is_dir():
-        remedy = "name a folder."
-        raise ConfigError("is not a folder.", where=f"project {folder}", remedy=remedy)
+    folder = folder_to_write(Path(given).expanduser().absolute())
     if not is_project(folder):
         text = SNAKEFILE.format(SOURCE / "workflow/Snakefile")
         write_bytes(folder / "Snakefile", text.encode())

@@ -6,6 +6,7 @@ import argparse
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from rnnbench.errors import ConfigError
@@ -14,6 +15,7 @@ from rnnbench.project import SETTINGS, check_project, home, own_conf, settings, 
 
 DEFAULT_EXPERIMENT = "quick"
 NAMED = "experiment="
+STANDARD_OUTPUT = Path("-")
 
 
 Argument = dict[str, Any]  # the keywords of `add_argument`
@@ -47,15 +49,42 @@ def positive(text: str) -> float:
     return value
 
 
-def check_json(file: str | None) -> None:
-    """Raises a `ConfigError` if the value of `JSON` is not a file that can be written."""
-    path = Path(file or "-").resolve()
-    if path.is_dir() or not path.parent.is_dir():
-        raise ConfigError(
-            "is not a file in an existing folder.",
-            where=f"--json {file}",
-            remedy="correct the path or make the folder.",
-        )
+def folder_to_write(text: str | Path) -> Path:
+    """The value of an option for a folder to write, which need not exist. Raises a `ConfigError`
+    if it cannot be written."""
+    path = Path(text)
+    try:
+        TemporaryFile(dir=next(filter(Path.exists, (path, *path.absolute().parents)))).close()
+    except (OSError, ValueError) as error:
+        raise _cannot_be_written(text, error) from error
+    return path
+
+
+def file_to_write(text: str) -> Path:
+    """The value of an option for a file to write, in a folder that exists, or ``-``. Raises a
+    `ConfigError` if it cannot be written."""
+    path = Path(text)
+    try:
+        if path.exists():
+            path.open("ab").close()
+        elif path != STANDARD_OUTPUT:
+            TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise _cannot_be_written(text, error) from error
+    return path
+
+
+def _cannot_be_written(path: str | Path, error: Exception) -> ConfigError:
+    what = f"cannot be written: {getattr(error, 'strerror', None) or error}."
+    return ConfigError(what, where=str(path), remedy="correct the path, or make the folder.")
+
+
+def write_numbers(file: Path | None, text: str) -> None:
+    """Writes the numbers of a command to the value of `JSON`."""
+    if file == STANDARD_OUTPUT:
+        print(text)
+    elif file:
+        file.write_text(f"{text}\n")
 
 
 def folder_option(default: str | Path, what: str) -> Argument:
@@ -78,6 +107,7 @@ CONF: Argument = {
     "help": "a further config folder, with your own choices or experiments; repeatable",
 }
 JSON: Argument = {
+    "type": file_to_write,
     "metavar": "FILE",
     "help": "write the numbers to FILE, or to standard output if FILE is -",
 }

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from rnnbench.commands.arguments import (
     JSON,
     RESULTS,
+    STANDARD_OUTPUT,
     Arguments,
-    check_json,
     command_parser,
     positive,
     refuse_multirun,
+    write_numbers,
 )
 from rnnbench.commands.question import Question, measured, of_a_model
 from rnnbench.errors import ConfigError, say, suggestion
@@ -81,11 +82,8 @@ def compare(arguments: Sequence[str]) -> int:
         raise _no_pair(names, unknown, void)
 
     text = as_text(table.drop(columns="unequal")).to_json(orient="records", indent=2)
-    if options.json == "-":
-        print(text)
-    else:
-        if options.json:
-            Path(options.json).write_text(f"{text}\n")
+    write_numbers(options.json, text)
+    if options.json != STANDARD_OUTPUT:
         print_comparison(table, names)
         lines: list[str] = []
         if table["low"].notna().any():
@@ -230,7 +228,6 @@ def _compare_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, Ques
         seconds=60 * (options.budget or 1.0),
     )
     question.check()
-    check_json(options.json)
     return options, question
 
 

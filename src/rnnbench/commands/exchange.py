@@ -19,6 +19,8 @@ from rnnbench.commands.arguments import (
     RESULTS,
     Arguments,
     command_parser,
+    file_to_write,
+    folder_to_write,
     parse_experiment,
 )
 from rnnbench.datasets.pins import pinned
@@ -63,7 +65,7 @@ def bundle(arguments: Sequence[str]) -> int:
     root = Path.cwd()
     declared: Arguments = {
         "-o --output": {
-            "type": Path,
+            "type": folder_to_write,
             "required": True,
             "metavar": "FOLDER",
             "help": "the new or empty folder to write",
@@ -215,7 +217,7 @@ def export(arguments: Sequence[str]) -> int:
     declared: Arguments = {
         "experiment": EXPERIMENT,
         "-o --output": {
-            "type": Path,
+            "type": file_to_write,
             "required": True,
             "metavar": "FILE.zip",
             "help": "the file to write",

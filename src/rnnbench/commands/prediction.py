@@ -15,14 +15,22 @@ import msgspec
 from msgspec import Meta, to_builtins
 
 from rnnbench.builds.pins import build_named
-from rnnbench.commands.arguments import JSON, Arguments, check_json, command_parser, project_conf
+from rnnbench.commands.arguments import (
+    JSON,
+    STANDARD_OUTPUT,
+    Arguments,
+    command_parser,
+    folder_to_write,
+    project_conf,
+    write_numbers,
+)
 from rnnbench.datasets.pins import own_md5
 from rnnbench.errors import ConfigError, RunError, say
 from rnnbench.grid.experiment import Positive, known_runtimes
 from rnnbench.grid.files import PYTHON_MODEL, SAVED_MODEL, check_own_code, file_of, name_of_choice
 from rnnbench.grid.point import short_path
 from rnnbench.grid.values import typed
-from rnnbench.records.store import json_bytes, write_json
+from rnnbench.records.store import json_bytes
 from rnnworker.options import SAVED
 from rnnworker.precision import DEFAULT
 
@@ -67,11 +75,15 @@ PREDICTED: Arguments = {
     },
     "--json": JSON,
     "--out": {
-        "type": Path,
+        "type": folder_to_write,
         "metavar": "DIR",
         "help": "the folder to write the page into (default: one for the model in reports/)",
     },
-    "--files": {"type": Path, "metavar": "DIR", "help": "keep the exported files in DIR"},
+    "--files": {
+        "type": folder_to_write,
+        "metavar": "DIR",
+        "help": "keep the exported files in DIR",
+    },
 }
 
 
@@ -91,7 +103,6 @@ def compare(arguments: Sequence[str]) -> int:
     cannot carry the model is named with the reason and not timed. The others answer in turns.
     """
     options = command_parser(compare, PREDICTED).parse_intermixed_args(arguments)
-    check_json(options.json)
     if options.files:
         options.files.mkdir(parents=True, exist_ok=True)
         return _compared(options, options.files.absolute(), arguments)
@@ -129,11 +140,9 @@ def _compared(options: argparse.Namespace, folder: Path, arguments: Sequence[str
         build=options.build,
     )
     results, page = answered(job, shlex.join(["rnnbench", "compare", *arguments]), options.out)
-    if options.json == "-":
-        print(json_bytes(results).decode(), end="")
+    write_numbers(options.json, json_bytes(results).decode().rstrip())
+    if options.json == STANDARD_OUTPUT:
         return 0
-    if options.json:
-        write_json(Path(options.json), results)
     section = section_of([results], None)
     for view in section.views:
         print_view(view)

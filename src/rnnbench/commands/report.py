@@ -18,6 +18,7 @@ from rnnbench.commands.arguments import (
     Arguments,
     command_parser,
     folder_option,
+    folder_to_write,
     positive,
     project_conf,
     refuse_multirun,
@@ -291,7 +292,7 @@ def _parser() -> argparse.ArgumentParser:
         "--results": RESULTS,
         "--site": ONLY_SITES,
         "--out": {
-            "type": Path,
+            "type": folder_to_write,
             "metavar": "DIR",
             "help": "the folder to write the report into (default: reports/EXPERIMENT)",
         },
