@@ -19,7 +19,7 @@ from rnnbench.commands.arguments import (
     refuse_multirun,
     write_numbers,
 )
-from rnnbench.commands.question import Question, measured, of_a_model
+from rnnbench.commands.question import Question, asked, measured, of_a_model
 from rnnbench.errors import ConfigError, say, suggestion
 from rnnbench.records.rounds import records_of
 from rnnbench.records.store import planned_folders, site_folders
@@ -218,16 +218,16 @@ def _compare_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, Ques
         # The terms of a choice may have an override after a comma: keras,units=512.
         is_override = "=" in word.partition(",")[0] or word.startswith("~")
         (overrides if is_override else choices).append(word)
-    question = Question(
-        choices=tuple(choices),
+    question = asked(
+        lambda key: f"--{key}",
+        implementations=choices,
         model=options.model,
         data=options.data,
         loss=options.loss,
         optimizer=options.optimizer,
-        overrides=tuple(overrides),
-        seconds=60 * (options.budget or 1.0),
+        overrides=overrides,
+        budget=60 * (options.budget or 1.0),
     )
-    question.check()
     return options, question
 
 

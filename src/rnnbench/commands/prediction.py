@@ -90,6 +90,7 @@ PREDICTED: Arguments = {
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """How a comparison asks its runtimes; see `job_of`."""
 
+    runtimes: list[str]
     batches: Annotated[list[Positive], Meta(min_length=1)]
     threads: Positive
     rounds: Positive
@@ -171,8 +172,8 @@ def job_of(
     from rnnbench.grid.runtimes import runtimes_of
     from rnnbench.prediction.measure import Job
 
-    counts = {"batches": batches, "threads": threads, "rounds": rounds}
-    asked = typed(counts, Asked, lambda key: WHERE, "write whole numbers.")
+    given = {"runtimes": runtimes, "batches": batches, "threads": threads, "rounds": rounds}
+    asked = typed(given, Asked, lambda key: WHERE, "write whole numbers.")
     from rnnbench.planning.planner import PREDICTED
 
     conf = project_conf(Path())
@@ -192,7 +193,7 @@ def job_of(
         remedy = "name a build with keras3_tensorflow and the runtimes, such as serving."
         raise ConfigError(what, where=f"--build {build}", remedy=remedy)
     check_own_code(config, lambda key: f"--model {model}")
-    chosen = known_runtimes(runtimes, conf, Path(), WHERE)
+    chosen = known_runtimes(asked.runtimes, conf, Path(), WHERE)
     return Job(
         config,
         runtimes_of(chosen, conf),
