@@ -4,6 +4,7 @@ of when commands were busy."""
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from contextlib import suppress
 from importlib.metadata import version
@@ -76,6 +77,11 @@ BAD = {
     f"{PREDICT} --model tests/models/weather.py:no": "weather.py has no function no. Fix: ",
     "compare keras block --json /no/x": "/no/x: cannot be written: No such file or directory. Fix",
     "report quick --out /proc/x": "/proc/x: cannot be written: No such file or directory. Fix: ",
+    f"{PREDICT} --out ''": "'': cannot be written. Fix: ",
+    f"{PREDICT} --batch ²": "--batch ²: is not a list of sizes. Fix: ",
+    "compare keras block --model '' --budget 1": "--model: model is ''; it must be like mine.py:bu",
+    "compare keras block --loss '' --budget 1": "--loss: loss is ''; it must be like mine.py:build",
+    "compare keras block --fail-if ''": "--fail-if: '' is no condition. Fix: write 'block<1.2'",
     "report quick --out README.md": "README.md: cannot be written: Not a directory. Fix: ",
     "bundle quick -o /dev/null/x": "/dev/null/x: cannot be written: Not a directory. Fix: ",
     "export quick -o /proc/x": "/proc/x: cannot be written: ",
@@ -86,7 +92,7 @@ BAD = {
 def test_a_bad_value_is_refused_before_anything_is_measured(words, monkeypatch, capsys) -> None:
     monkeypatch.chdir(ROOT)
     with suppress(SystemExit):  # of argparse, with 2
-        assert main(words.split()) == 2
+        assert main(shlex.split(words)) == 2
     out, error = capsys.readouterr()
     assert out == "" and BAD[words].replace("{root}", str(ROOT)) in error
 

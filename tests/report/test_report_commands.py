@@ -157,6 +157,9 @@ BAD = {
     "compare keras block --site nowhere": "--site nowhere: has no results. Fix: name one of here",
     "report quick --site here --site nowhere": "--site nowhere: nowhere has no plan of quick. Fix: "
     "name a site that has one: here",
+    "report quick --site=": "has no plan of quick. Fix: name a site that has one: here",
+    "report quick --site /x": "--site /x: /x has no plan of quick. Fix: name a site that has one",
+    "compare keras block --site /x": "--site /x: has no results. Fix: name one of here",
     "history quick --site nowhere": "nowhere has no plan of quick",
     "import {}": "/here: is not a bundle: it has no experiment.json; nothing was imported",
     "compare keras block --experiment quik": "--experiment quik: .* Fix: did you mean quick",

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.experiment import split_overrides
@@ -52,31 +52,36 @@ def positive(text: str) -> float:
 def folder_to_write(text: str | Path) -> Path:
     """The value of an option for a folder to write, which need not exist. Raises a `ConfigError`
     if it cannot be written."""
-    path = Path(text)
-    try:
-        TemporaryFile(dir=next(filter(Path.exists, (path, *path.absolute().parents)))).close()
-    except (OSError, ValueError) as error:
-        raise _cannot_be_written(text, error) from error
-    return path
+
+    def opened(path: Path) -> IO[bytes]:
+        return TemporaryFile(dir=next(filter(Path.exists, (path, *path.absolute().parents))))
+
+    return _written(text, opened)
 
 
 def file_to_write(text: str) -> Path:
     """The value of an option for a file to write, in a folder that exists, or ``-``. Raises a
     `ConfigError` if it cannot be written."""
+
+    def opened(path: Path) -> IO[bytes]:
+        return path.open("ab") if path.exists() else TemporaryFile(dir=path.parent)
+
+    return _written(text, opened)
+
+
+def _written(text: str | Path, opened: Callable[[Path], IO[bytes]]) -> Path:
     path = Path(text)
+    why = ""
     try:
-        if path.exists():
-            path.open("ab").close()
-        elif path != STANDARD_OUTPUT:
-            TemporaryFile(dir=path.parent).close()
-    except OSError as error:
-        raise _cannot_be_written(text, error) from error
+        if text not in ("", "-"):
+            opened(path).close()
+    except (OSError, ValueError) as error:
+        why = f": {getattr(error, 'strerror', None) or error}"
+    if why or not text:
+        remedy = "correct the path, or make the folder."
+        what = f"cannot be written{why}."
+        raise ConfigError(what, where=str(text) or "''", remedy=remedy)
     return path
-
-
-def _cannot_be_written(path: str | Path, error: Exception) -> ConfigError:
-    what = f"cannot be written: {getattr(error, 'strerror', None) or error}."
-    return ConfigError(what, where=str(path), remedy="correct the path, or make the folder.")
 
 
 def write_numbers(file: Path | None, text: str) -> None:

@@ -56,7 +56,7 @@ def compare(arguments: Sequence[str]) -> int:
     from rnnbench.tables.frame import tidy
 
     names = question.names
-    limit = _limit(options.fail_if, names) if options.fail_if else None
+    limit = _limit(options.fail_if, names) if options.fail_if is not None else None
     page = None
     if of_a_model(question) or question.overrides or options.budget:
         selection = [options.experiment, options.site, options.results]

@@ -260,7 +260,7 @@ def _existing(text: str) -> Path:
 
 def _batches(text: str) -> list[int]:
     sizes = text.split(",")
-    if not all(size.isdigit() for size in sizes):
+    if not all(size.isdecimal() for size in sizes):
         remedy = "write numbers of samples, such as 1,8."
         raise ConfigError("is not a list of sizes.", where=f"--batch {text}", remedy=remedy)
     return [int(size) for size in sizes]

@@ -22,6 +22,7 @@ from rnnbench.records.store import Place, read_json, timing_lock, write_json
 
 TURNS = 0.6  # share of a round's time
 SIMILAR = {"description": 'two or more, such as ["keras", "block"]'}
+Text = Annotated[str, Meta(pattern=".", examples=["mine.py:build, if it is given"])]
 TWO = Meta(min_length=2, extra_json_schema=SIMILAR)
 
 
@@ -36,10 +37,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     choices: Annotated[list[str], TWO] = msgspec.field(name="implementations")
-    model: str | None = None
-    data: str | None = None
-    loss: str | None = None
-    optimizer: str | None = None
+    model: Text | None = None
+    data: Text | None = None
+    loss: Text | None = None
+    optimizer: Text | None = None
     overrides: list[str] = []
     seconds: Annotated[float, Meta(gt=0, le=1e9)] = msgspec.field(default=60.0, name="budget")
 
