@@ -186,6 +186,10 @@ def test_other_data_are_refused(tmp_path: Path, data: Any, fault: str) -> None:
         ({"overrides": None}, "overrides is None; it must be a list"),
         ({"overrides": {"units": 3}}, "overrides is {.*}; it must be a list"),
         ({"implementations": ("keras", "keras")}, "keras cannot be compared with keras"),
+        ({"project": ""}, "'': cannot be written"),
+        ({"project": 3}, "3: cannot be written: expected str"),
+        ({"budget": numpy.float64(60), "implementations": numpy.array(["keras", "block"])}, "data"),
+        ({"optimizer": ""}, "optimizer is ''; it must be a string. Fix: .*not an empty one"),
         ({"project": "/proc/x"}, "/proc/x: cannot be written: No such file"),
         ({"project": __file__}, "py: cannot be written: Not a directory"),
     ],
@@ -207,6 +211,7 @@ def test_what_compare_cannot_take_is_named(tmp_path: Path, given: Any, fault: st
         ({"threads": "1"}, "threads is '1'; it must be an integer"),
         ({"runtimes": "litert"}, "one runtime is no comparison"),
         ({"runtimes": None}, "runtimes is None; it must be a list"),
+        ({"batches": numpy.array([1, 0]), "rounds": numpy.int64(3)}, "batches has the value 0"),
         ({"batches": {1, 8}}, "batches is .{.*}.; it must be a list"),
     ],
 )

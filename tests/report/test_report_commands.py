@@ -157,6 +157,8 @@ BAD = {
     "compare keras block --site nowhere": "--site nowhere: has no results. Fix: name one of here",
     "report quick --site here --site nowhere": "--site nowhere: nowhere has no plan of quick. Fix: "
     "name a site that has one: here",
+    "report qui*": "no site has a plan of qui.",
+    "export * -o {}/x.zip": "has no runs of . at any site",
     "report quick --site=": "has no plan of quick. Fix: name a site that has one: here",
     "report quick --site /x": "--site /x: /x has no plan of quick. Fix: name a site that has one",
     "compare keras block --site /x": "--site /x: has no results. Fix: name one of here",

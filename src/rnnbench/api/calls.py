@@ -90,10 +90,10 @@ def compare(
         implementations=_listed(implementations),
         model=file_of_function(build, kept),
         data=None if data is None else file_of_data(data, kept),
-        loss=_located(loss),
+        loss=_plain(loss),
         optimizer=optimizer,
         overrides=_listed(overrides),
-        budget=budget,
+        budget=_plain(budget),
     )
     with chdir(folder):
         name, _ = measured(question, Path())
@@ -102,15 +102,19 @@ def compare(
 
 def _listed(given: Any) -> Any:
     """A list, of which a single text needs none. Anything else, which is refused, as it is."""
-    if isinstance(given, str | Path):
+    given = _plain(given)
+    if isinstance(given, str):
         given = [given]
     if isinstance(given, Set):
         return str(given)  # msgspec takes a set, whose order is any, for a list
-    return list(map(_located, given)) if isinstance(given, Sequence) else given
+    return list(map(_plain, given)) if isinstance(given, Sequence) else given
 
 
-def _located(given: Any) -> Any:
-    """A text, with the absolute path of a file that it names: the current folder changes."""
+def _plain(given: Any) -> Any:
+    """A value without NumPy, or a text, with the absolute path of a file that it names: the current
+    folder changes."""
+    if hasattr(given, "tolist"):
+        given = given.tolist()
     if isinstance(given, Path):
         given = str(given)
     is_file = isinstance(given, str) and (".py:" in given or given.endswith((".yaml", ".yml")))
@@ -156,8 +160,8 @@ def predict(
             chosen,
             _listed(batches),
             exported,
-            threads=threads,
-            rounds=rounds,
+            threads=_plain(threads),
+            rounds=_plain(rounds),
         )
         names = ", ".join(map(repr, chosen))
         results, page = answered(job, f"rnnbench.predict({model!r}, {file!r}, [{names}])", None)
@@ -207,7 +211,7 @@ def _project(given: str | Path | None) -> Path:
             where=str(here),
             remedy='say where to keep them: project="speed"; a folder that does not exist is made.',
         )
-    folder = folder_to_write(Path(given).expanduser().absolute())
+    folder = folder_to_write(given).absolute()
     if not is_project(folder):
         text = SNAKEFILE.format(SOURCE / "workflow/Snakefile")
         write_bytes(folder / "Snakefile", text.encode())

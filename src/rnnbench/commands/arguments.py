@@ -70,12 +70,13 @@ def file_to_write(text: str) -> Path:
 
 
 def _written(text: str | Path, opened: Callable[[Path], IO[bytes]]) -> Path:
-    path = Path(text)
+    path = Path()
     why = ""
     try:
+        path = Path(text).expanduser()
         if text not in ("", "-"):
             opened(path).close()
-    except (OSError, ValueError) as error:
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
         why = f": {getattr(error, 'strerror', None) or error}"
     if why or not text:
         remedy = "correct the path, or make the folder."

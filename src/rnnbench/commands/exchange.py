@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import shutil
@@ -229,7 +230,7 @@ def export(arguments: Sequence[str]) -> int:
 
     experiment = options.experiment
     folders = {}
-    for folder in planned_folders(options.results, experiment):
+    for folder in planned_folders(options.results, glob.escape(experiment)):
         folders[folder.parent.name] = folder
     sites = options.site or list(folders)
     if not folders or set(sites) - set(folders):

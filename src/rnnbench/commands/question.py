@@ -21,9 +21,8 @@ from rnnbench.records.plan_file import Run
 from rnnbench.records.store import Place, read_json, timing_lock, write_json
 
 TURNS = 0.6  # share of a round's time
-SIMILAR = {"description": 'two or more, such as ["keras", "block"]'}
-Text = Annotated[str, Meta(pattern=".", examples=["mine.py:build, if it is given"])]
-TWO = Meta(min_length=2, extra_json_schema=SIMILAR)
+Text = Annotated[str, Meta(pattern=".", description="not an empty one")]
+TWO = Meta(min_length=2, description='two or more, such as ["keras", "block"]')
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

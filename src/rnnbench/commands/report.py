@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -212,11 +213,11 @@ def folders_at(
     """
     folders = []
     for site in sites:
-        found = planned_folders(results, experiment, site)
+        found = planned_folders(results, glob.escape(experiment), site)
         folders += found
         if found:
             continue
-        known = [folder.parent.name for folder in planned_folders(results, experiment)]
+        known = [folder.parent.name for folder in planned_folders(results, glob.escape(experiment))]
         if known:
             remedy = f"name a site that has one: {', '.join(known)}."
             what = f"{site} has no plan of {experiment}."
