@@ -172,6 +172,9 @@ def test_what_was_measured_is_loaded_from_any_folder(
     with pytest.raises(rnnbench.RnnbenchError, match="Fix: measure it first: `rnnbench run quik`"):
         rnnbench.load("quik")
 
+    with pytest.raises(rnnbench.RnnbenchError, match="typo: is not a project"):
+        rnnbench.load("quick", project="typo")
+    assert not Path("typo").exists(), "it was made"
     monkeypatch.chdir("/")
     assert rnnbench.load("quick", project=tmp_path).implementations == loaded.implementations
     with pytest.raises(

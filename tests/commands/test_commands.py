@@ -97,6 +97,26 @@ def test_a_bad_value_is_refused_before_anything_is_measured(words, monkeypatch, 
     assert out == "" and BAD[words].replace("{root}", str(ROOT)) in error
 
 
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        ("- quick", "config/config.yaml: Expected `object`, got `array`. Fix: write a text"),
+        ("experiment: [a]", "config/config.yaml: experiment: Expected `str | null`, got `array`"),
+        ("overrides: {units: 8}", "overrides: Expected `str | array | null`, got `object`"),
+        ("conf: [3]", "config/config.yaml: conf[0]: Expected `str`, got `int`. Fix: "),
+    ],
+)
+def test_settings_of_another_type_are_refused(text, refusal, tmp_path, monkeypatch, capsys) -> None:
+    """A list was ignored; a name was the text of a list, for which the command line was blamed."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text(text)
+    (tmp_path / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan"]) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and refusal in error
+
+
 def test_the_log_of_a_process_that_failed_is_kept() -> None:
     """The error names it."""
     with pytest.raises(RunError), folder_of_exports() as failed:

@@ -16,7 +16,7 @@ from rnnbench.commands.prediction import answered, folder_of_exports, job_of
 from rnnbench.commands.question import asked, measured
 from rnnbench.commands.report import folders_at, read_found
 from rnnbench.errors import ConfigError, say
-from rnnbench.project import SOURCE, is_project
+from rnnbench.project import SOURCE, check_project, is_project
 from rnnbench.records.report_files import PAGE
 from rnnbench.records.store import write_bytes
 
@@ -182,7 +182,8 @@ def load(experiment: str | Path, *, project: str | Path | None = None) -> Compar
     from rnnbench.report.tables import ReportInputs, Tables
     from rnnbench.tables.certificates import certificates_of
 
-    folder = _project(project)
+    folder = Path(project).expanduser().absolute() if project else _project(None)
+    check_project(folder)
     name = name_of(str(experiment))
     with chdir(folder):
         results = Path("results")

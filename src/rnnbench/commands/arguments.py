@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -142,9 +142,9 @@ def parse_experiment(
     check_project(root)
     configured = settings(root)
     name, options.overrides = parse_words(options.words)
-    options.experiment = name or str(configured.get("experiment") or DEFAULT_EXPERIMENT)
+    options.experiment = name or configured.experiment or DEFAULT_EXPERIMENT
     if not options.overrides:
-        options.overrides = overrides_of(configured, str(SETTINGS))
+        options.overrides = overrides_of(configured.overrides, str(SETTINGS))
     options.conf = project_conf(root, options.conf)
     return options
 
@@ -156,12 +156,12 @@ def refuse_multirun(parser: argparse.ArgumentParser, arguments: Sequence[str]) -
             parser.error(f"{flag} is not needed: commas sweep by themselves, as in rnn=keras,block")
 
 
-def overrides_of(configured: Mapping[str, object], where: str) -> list[str]:
-    """The Hydra overrides in the settings of a project, where they are one text or a list.
+def overrides_of(given: object, where: str) -> list[str]:
+    """The Hydra overrides that are `given` as one text or a list.
 
     `where`: the name of the settings, for errors. Raises `ConfigError`.
     """
-    texts = words_of(configured.get("overrides"), "\n", f"{where}: overrides")
+    texts = words_of(given, "\n", f"{where}: overrides")
     return split_overrides(" ".join(texts))
 
 

@@ -120,18 +120,17 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
     before = host_check.sample()
     conf = project_conf(root)
     configured = settings(root)
-    site = configured.get("site")
     source = "compare"
     if not question.overrides:
         source = str(SETTINGS)
-        question = structs.replace(question, overrides=overrides_of(configured, source))
+        question = structs.replace(question, overrides=overrides_of(configured.overrides, source))
     file = _write_experiment(question, conf, root / "results", source)
     try:
         plan = make_plan(
             str(file),
             conf,
             root,
-            site=str(site) if site else None,
+            site=configured.site or None,
             overrides=" ".join(question.overrides),
         )
     except ConfigError as error:
