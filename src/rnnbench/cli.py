@@ -55,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         log = os.environ.get("RNNBENCH_LOG")
         if log:
-            sys.stderr = _Tee(sys.stderr, log)  # type: ignore[assignment]
+            from rnnbench.commands.arguments import file_to_write
+
+            sys.stderr = _Tee(sys.stderr, file_to_write(log))  # type: ignore[assignment]
         if command not in ANYWHERE and not any(map(names_folder_or_help, rest)):
             check_project(Path())
 
@@ -96,9 +98,9 @@ def names_folder_or_help(argument: str) -> bool:
 class _Tee:
     """Writes to standard error and, as long as there is space, to a log file."""
 
-    def __init__(self, stream: TextIO, log: str):
+    def __init__(self, stream: TextIO, log: Path):
         self._stream = stream
-        self._log = Path(log).open("wb", buffering=0)  # noqa: SIM115 (see close)
+        self._log = log.open("wb", buffering=0)
 
     def close(self) -> TextIO:
         """Closes the log and returns the stream alone."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
-from rnnbench.errors import ConfigError, display_path
+from rnnbench.errors import ConfigError, converted, display_path
 
 SOURCE = Path(__file__).resolve().parents[2]
 SETTINGS = Path("config/config.yaml")
@@ -45,14 +46,22 @@ def home(root: Path) -> Path:
     raise ConfigError(what, where=str(SOURCE), remedy=remedy)
 
 
-def settings(root: Path) -> dict[str, object]:
-    """The keys of the project's ``config/config.yaml``, which Snakemake reads too. Empty without
-    this file. Raises `ConfigError`."""
+class Settings(msgspec.Struct, frozen=True):
+    """The keys of a project's ``config/config.yaml`` that the commands read; Snakemake reads it
+    too, and a workflow that has rnnbench as a module may have keys of its own there."""
+
+    experiment: str | None = None
+    overrides: str | list[str] | None = None
+    site: str | None = None
+    conf: str | list[str] | None = None
+
+
+def settings(root: Path) -> Settings:
+    """The settings of the project. Raises `ConfigError`."""
     file = root / SETTINGS
-    if not file.is_file():
-        return {}
-    content = read_yaml(file)
-    return content if isinstance(content, dict) else {}
+    content = read_yaml(file) if file.is_file() else None
+    remedy = "write a text, in quotes if it is a number; several overrides or folders as a list."
+    return converted({} if content is None else content, Settings, str(SETTINGS), remedy)
 
 
 def read_yaml(file: Path) -> Any:
@@ -71,7 +80,7 @@ def read_yaml(file: Path) -> Any:
 def own_conf(root: Path) -> list[Path]:
     """The project's config folders besides rnnbench's, which its `settings` name, as they are
     written there. Raises `ConfigError`."""
-    folders = words_of(settings(root).get("conf"), ",", f"{SETTINGS}: conf")
+    folders = words_of(settings(root).conf, ",", f"{SETTINGS}: conf")
     return [Path(folder) for folder in folders]
 
 

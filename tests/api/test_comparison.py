@@ -85,8 +85,10 @@ def test_several_comparisons_are_chosen_among(result: Comparison) -> None:
     with pytest.raises(rnnbench.RnnbenchError) as caught:
         _ = result.fastest
     assert "has 2 comparisons" in str(caught.value) and "at(device='cpu" in str(caught.value)
-    with pytest.raises(rnnbench.RnnbenchError, match="nothing was measured with device=cpu_9"):
-        result.at(device="cpu_9")
+    for given in ({"device": "cpu_9"}, {"rnn": "block"}, {"nothing": "x"}, {"device": 1}):
+        said = "no comparison with .*=.*. Fix: choose by device='cpu_1' or 'cpu_2'"
+        with pytest.raises(rnnbench.RnnbenchError, match=said):
+            result.at(**given)
     assert len(result.frame()) == 2 * len(result.at(device="cpu_2").frame())
 
 
@@ -95,6 +97,9 @@ def test_an_unknown_name_is_an_error_with_a_fix(on_one: Comparison) -> None:
         on_one.ratio("unroled")
     with pytest.raises(rnnbench.RnnbenchError, match="no implementation 'nothing'"):
         on_one.ratio("keras", "nothing")
+    for name in (None, 3, ["block"]):
+        with pytest.raises(rnnbench.RnnbenchError, match="there is no implementation"):
+            on_one.ratio(name)
 
 
 def test_certificates_decide_about_speedups(result: Comparison) -> None:
@@ -167,6 +172,9 @@ def test_what_was_measured_is_loaded_from_any_folder(
     with pytest.raises(rnnbench.RnnbenchError, match="Fix: measure it first: `rnnbench run quik`"):
         rnnbench.load("quik")
 
+    with pytest.raises(rnnbench.RnnbenchError, match="typo: is not a project"):
+        rnnbench.load("quick", project="typo")
+    assert not Path("typo").exists(), "it was made"
     monkeypatch.chdir("/")
     assert rnnbench.load("quick", project=tmp_path).implementations == loaded.implementations
     with pytest.raises(

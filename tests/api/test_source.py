@@ -168,16 +168,37 @@ def test_other_data_are_refused(tmp_path: Path, data: Any, fault: str) -> None:
             "rnn=unrolled and the arguments, which say rnn=keras",
         ),
         ({}, "mine.py:build needs data"),
-        ({"implementations": ("keras", "~/no.yaml")}, f"{Path.home()}/no.yaml: no such file"),
-        ({"loss": "~/no.py:loss"}, f"--loss {Path.home()}/no.py:loss: no such file"),
+        (
+            {
+                "implementations": ("keras", "~/no.yaml"),
+                "data": (numpy.ones((9, 3)), numpy.ones(9)),
+            },
+            f"rnn={Path.home()}/no.yaml: no such file",
+        ),
+        (
+            {"loss": "~/no.py:loss", "data": (numpy.ones((9, 3)), numpy.ones(9))},
+            f"command line: {Path.home()}/no.py: {Path.home()}/no.py does not exist",
+        ),
+        ({"implementations": "keras"}, "it must be a list of length ≥ 2.* Fix: .*two or more"),
+        ({"implementations": None}, "rnnbench.compare: implementations is None; it must be a list"),
+        ({"implementations": {"keras", "block"}}, "implementations is .{.*}.; it must be a list"),
+        ({"implementations": ("keras", 3)}, "implementations has the value 3; it must be a string"),
+        ({"overrides": None}, "overrides is None; it must be a list"),
+        ({"overrides": {"units": 3}}, "overrides is {.*}; it must be a list"),
         ({"implementations": ("keras", "keras")}, "keras cannot be compared with keras"),
+        ({"project": ""}, "'': cannot be written"),
+        ({"project": 3}, "3: cannot be written: expected str"),
+        ({"budget": numpy.float64(60), "implementations": numpy.array(["keras", "block"])}, "data"),
+        ({"optimizer": ""}, "optimizer is ''; it must be a string. Fix: .*not an empty one"),
+        ({"project": "/proc/x"}, "/proc/x: cannot be written: No such file"),
+        ({"project": __file__}, "py: cannot be written: Not a directory"),
     ],
 )
 def test_what_compare_cannot_take_is_named(tmp_path: Path, given: Any, fault: str) -> None:
     """Not a traceback, and no override in place of what the other arguments say."""
     (tmp_path / "mine.py").write_text("def build():\n    pass\n")
     with pytest.raises(ConfigError, match=fault):
-        rnnbench.compare(f"{tmp_path}/mine.py:build", project=tmp_path / "kept", **given)
+        rnnbench.compare(f"{tmp_path}/mine.py:build", **{"project": tmp_path / "kept", **given})
 
 
 @pytest.mark.parametrize(
@@ -189,6 +210,9 @@ def test_what_compare_cannot_take_is_named(tmp_path: Path, given: Any, fault: st
         ({"rounds": 0}, "rounds is 0; it must be an integer ≥ 1"),
         ({"threads": "1"}, "threads is '1'; it must be an integer"),
         ({"runtimes": "litert"}, "one runtime is no comparison"),
+        ({"runtimes": None}, "runtimes is None; it must be a list"),
+        ({"batches": numpy.array([1, 0]), "rounds": numpy.int64(3)}, "batches has the value 0"),
+        ({"batches": {1, 8}}, "batches is .{.*}.; it must be a list"),
     ],
 )
 def test_what_predict_cannot_take_is_named(tmp_path: Path, given: Any, fault: str) -> None:

@@ -4,6 +4,7 @@ of when commands were busy."""
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from contextlib import suppress
 from importlib.metadata import version
@@ -59,18 +60,31 @@ BAD = {
     "ui --port 99999": "argument --port: 99999 is not a number from 1 to 65535",
     "compare keras blok --budget 1": "are not two choices of one axis. Fix: did you mean block?",
     "compare keras keras --budget 1": "keras cannot be compared with keras. Fix: name each choice",
-    "compare keras block --loss no.py:f": "--loss no.py:f: no such file.",
+    "compare keras block --loss no.py:f": "command line: {root}/no.py: {root}/no.py does not exist",
+    "compare keras block --budget 1e300": "--budget: budget is 6e+301; it must be a number ≤ 1000",
     "compare keras block --model tests/models/weather.py:build": "weather.py:build needs data.",
     "compare keras block --model tests/models/weather.py": "tests/models/weather.py needs data.",
     f"{PREDICT} --build tf_1_15 --model tests/models/weather.py:build": "tf_1_15: has keras2_",
     f"{PREDICT} --rounds 0": "rounds is 0; it must be an integer ≥ 1",
     f"{PREDICT} --threads -1": "threads is -1; it must be an integer ≥ 1",
     f"{PREDICT} --batch 1,0": "batches has the value 0; it must be an integer ≥ 1",
-    f"{PREDICT} --json /no/x": "--json /no/x: is not a file in an existing folder. Fix: ",
+    f"{PREDICT} --json /no/x": "rnnbench: /no/x: cannot be written: No such file or dir",
+    f"{PREDICT} --json /tmp": "/tmp: cannot be written: Is a directory. Fix: ",
+    f"{PREDICT} --out README.md/x": "README.md/x: cannot be written: Not a directory. Fix: ",
+    f"{PREDICT} --files /proc/x/y": "/proc/x/y: cannot be written: No such file or directory. Fix",
     f"{PREDICT} --model digits_rnn": "--model digits_rnn: is not a model. Fix: name FILE.py:",
     f"{PREDICT} --model mine.py": "model={root}/mine.py: no such file.",
     f"{PREDICT} --model tests/models/weather.py:no": "weather.py has no function no. Fix: ",
-    "compare keras block --json /no/x": "--json /no/x: is not a file in an existing folder. Fix: ",
+    "compare keras block --json /no/x": "/no/x: cannot be written: No such file or directory. Fix",
+    "report quick --out /proc/x": "/proc/x: cannot be written: No such file or directory. Fix: ",
+    f"{PREDICT} --out ''": "'': cannot be written. Fix: ",
+    f"{PREDICT} --batch ²": "--batch ²: is not a list of sizes. Fix: ",
+    "compare keras block --model '' --budget 1": "--model: model is ''; it must be a string. Fix: ",
+    "compare keras block --loss '' --budget 1": "--loss: loss is ''; it must be a string. Fix: wr",
+    "compare keras block --fail-if ''": "--fail-if: '' is no condition. Fix: write 'block<1.2'",
+    "report quick --out README.md": "README.md: cannot be written: Not a directory. Fix: ",
+    "bundle quick -o /dev/null/x": "/dev/null/x: cannot be written: Not a directory. Fix: ",
+    "export quick -o /proc/x": "/proc/x: cannot be written: ",
 }
 
 
@@ -78,9 +92,29 @@ BAD = {
 def test_a_bad_value_is_refused_before_anything_is_measured(words, monkeypatch, capsys) -> None:
     monkeypatch.chdir(ROOT)
     with suppress(SystemExit):  # of argparse, with 2
-        assert main(words.split()) == 2
+        assert main(shlex.split(words)) == 2
     out, error = capsys.readouterr()
     assert out == "" and BAD[words].replace("{root}", str(ROOT)) in error
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        ("- quick", "config/config.yaml: Expected `object`, got `array`. Fix: write a text"),
+        ("experiment: [a]", "config/config.yaml: experiment: Expected `str | null`, got `array`"),
+        ("overrides: {units: 8}", "overrides: Expected `str | array | null`, got `object`"),
+        ("conf: [3]", "config/config.yaml: conf[0]: Expected `str`, got `int`. Fix: "),
+    ],
+)
+def test_settings_of_another_type_are_refused(text, refusal, tmp_path, monkeypatch, capsys) -> None:
+    """A list was ignored; a name was the text of a list, for which the command line was blamed."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text(text)
+    (tmp_path / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan"]) == 2
+    out, error = capsys.readouterr()
+    assert out == "" and refusal in error
 
 
 def test_the_log_of_a_process_that_failed_is_kept() -> None:

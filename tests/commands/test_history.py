@@ -104,14 +104,14 @@ def test_without_results_it_says_how_to_get_some(results, capsys):
     assert "has no record" in error and "--config experiment=quick" in error
 
 
-def test_an_experiment_without_a_reference_and_code_outside_git(results, capsys):
-    """The heading ended after "relative to", and the version was cut as a commit is."""
-    store(results, [changed(each, revision="rnnbench 0.1.0") for each in at(0, 0.4)])
+def test_an_experiment_without_a_reference_and_edited_code(results, capsys):
+    """The heading ended after "relative to", and code that was edited looked like its commit."""
+    store(results, [changed(each, revision=f"{'a' * 40}-edited") for each in at(0, 0.4)])
     facts = {"name": "quick", "title": "", "about": "", "reference": {}}
     write_json(results / SITE / "quick/experiment.json", facts)
     assert run(results) == 0
     said = capsys.readouterr().out
-    assert "speed relative" not in said and "code rnnbench 0.1.0\n" in said
+    assert "speed relative" not in said and f"code {'a' * 40}-edited\n" in said
 
 
 def changed(record, **facts):

@@ -217,6 +217,19 @@ def test_gc_keeps_young_files_and_used_environments(results: Path, monkeypatch) 
     assert list(commands.unused(results.parent, results)) == []
 
 
+def test_gc_keeps_the_environments_of_another_project(tmp_path: Path, capsys) -> None:
+    """A linked folder of environments was emptied: only this project's plans were asked."""
+    kept = tmp_path / "other/results/envs/tf-12345678"
+    kept.mkdir(parents=True)
+    own = tmp_path / "own/results"
+    own.mkdir(parents=True)
+    (own / "envs").symlink_to(kept.parent)
+    assert commands.gc(["--root", str(own.parent), "--yes"]) == 0
+    out, error = capsys.readouterr()
+    assert kept.is_dir() and "nothing to remove" in out
+    assert f"is a link to {kept.parent}: its environments are kept." in error
+
+
 def test_gc_keeps_companions(tmp_path: Path) -> None:
     """Even those that no round names: records, their events and logs are never removed."""
     results = tmp_path / "results"

@@ -6,12 +6,13 @@ import html
 import json
 import re
 import shutil
-from dataclasses import replace as changed
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec.structs import replace as changed
 
 from rnnbench.cli import main
 from rnnbench.commands import question as module
@@ -156,6 +157,11 @@ BAD = {
     "compare keras block --site nowhere": "--site nowhere: has no results. Fix: name one of here",
     "report quick --site here --site nowhere": "--site nowhere: nowhere has no plan of quick. Fix: "
     "name a site that has one: here",
+    "report qui*": "no site has a plan of qui.",
+    "export * -o {}/x.zip": "has no runs of . at any site",
+    "report quick --site=": "has no plan of quick. Fix: name a site that has one: here",
+    "report quick --site /x": "--site /x: /x has no plan of quick. Fix: name a site that has one",
+    "compare keras block --site /x": "--site /x: has no results. Fix: name one of here",
     "history quick --site nowhere": "nowhere has no plan of quick",
     "import {}": "/here: is not a bundle: it has no experiment.json; nothing was imported",
     "compare keras block --experiment quik": "--experiment quik: .* Fix: did you mean quick",
@@ -166,7 +172,7 @@ BAD = {
     "report quick --price {}/net.yaml": "net.yaml: is not a price list: it has no prices",
     "retry quick foo* --site here": "no finished run is named 'foo.*'. Fix: `rnnbench grid",
     "export quik -o {}/x.zip": "has no runs of quik at any site. Fix: did you mean quick",
-    "export quick -o {}": "^rnnbench: [^ ]*/results/here: Is a directory. Fix: move",
+    "export quick -o {}": "^rnnbench: [^ ]*/results/here: cannot be written: Is a directory. Fix: ",
     "import {}/series.npz": "/here/series.npz: is not an export: .* Fix: name a file of `rnnbench",
 }
 
@@ -240,7 +246,7 @@ def test_a_site_where_nothing_can_run_takes_nothing_from_the_page(planned, tmp_p
 
 def test_what_cannot_be_read_or_written_is_a_one_line_error(planned, tmp_path, capsys):
     def error(*arguments, **of) -> str:
-        assert report(planned, *arguments, **of) == 1
+        assert report(planned, *arguments, **of) == (2 if arguments else 1)
         message = capsys.readouterr().err
         assert message.count("\n") == 1
         return message
@@ -329,9 +335,11 @@ def test_report_takes_overrides_as_run_does(tmp_path, monkeypatch, capsys):
 
 def test_compare_blames_the_command_line_not_its_own_file(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    assert main(["compare", "keras", "block", "--model", "nowhere.py:build"]) == 2
-    assert "--model nowhere.py:build: no such file." in capsys.readouterr().err
     monkeypatch.setattr(module, "_write_experiment", written_below(tmp_path))
+    own = ["--model", "nowhere.py:build", "--data", "requirements.lock"]
+    assert main(["compare", "keras", "block", *own]) == 2
+    missing = f"command line: model={ROOT}/nowhere.py: no such file. Fix: correct the path."
+    assert missing in capsys.readouterr().err
     assert main(["compare", "keras", "block", "--optimizer", "nope", "--budget", "1"]) == 2
     error = capsys.readouterr().err
     assert "command line: model.optimizer.name is 'nope'" in error and ".yaml" not in error
@@ -339,8 +347,8 @@ def test_compare_blames_the_command_line_not_its_own_file(tmp_path, monkeypatch,
 
 def test_compare_trains_a_model_of_ones_own_for_one_epoch_at_a_time(tmp_path):
     """Longer trainings would exceed the budget; those of rnnbench's models are short."""
-    own = module.Question(("keras", "block"), model="mine.py:build", data="mine.npz")
-    for question, expected in ((own, True), (module.Question(("keras", "block")), False)):
+    own = module.Question(choices=["keras", "block"], model="mine.py:build", data="mine.npz")
+    for question, expected in ((own, True), (module.Question(choices=["keras", "block"]), False)):
         file = module._write_experiment(question, [ROOT / "conf"], tmp_path)
         ((_, *overrides),) = json.loads(file.read_text())["grids"]
         assert ("model.epochs=1" in overrides) == expected
@@ -350,8 +358,8 @@ def test_the_file_of_a_loss_and_long_names_give_an_experiment_s_name(tmp_path):
     """``--loss mine.py:my_loss`` was refused: its path became part of the name."""
     long = f"{'a' * 90}.py:build"
     for question in (
-        module.Question(("keras", "block"), loss="/a/mine.py:my_loss", optimizer="adam"),
-        module.Question(("keras", "block"), model=long, data="mine.npz"),
+        module.Question(choices=["keras", "block"], loss="/a/mine.py:my_loss", optimizer="adam"),
+        module.Question(choices=["keras", "block"], model=long, data="mine.npz"),
     ):
         file = module._write_experiment(question, [ROOT / "conf"], tmp_path)
         assert file.parent == tmp_path / "compare" and is_name(file.stem)
@@ -366,19 +374,44 @@ def test_the_file_of_a_loss_and_long_names_give_an_experiment_s_name(tmp_path):
 def test_an_override_that_contradicts_the_arguments_is_refused(override, tmp_path):
     """It replaced what they say, without a word."""
     said = {"model": "mine.py:build", "data": "mine.npz", "loss": "mse"}
-    question = module.Question(("keras", "block"), **said, overrides=(override,))
+    question = module.Question(choices=["keras", "block"], **said, overrides=[override])
     with pytest.raises(ConfigError, match="contradict each other"):
         module._write_experiment(question, [ROOT / "conf"], tmp_path)
-    fits = changed(question, overrides=("model.epochs=3", "model.optimizer.learning_rate=0.1"))
+    fits = changed(question, overrides=["model.epochs=3", "model.optimizer.learning_rate=0.1"])
     assert module._write_experiment(fits, [ROOT / "conf"], tmp_path).is_file()
+
+
+@pytest.mark.parametrize(
+    ("setting", "refusal"),
+    [
+        ("rnn=unrolled", "config/config.yaml: rnn=unrolled and the arguments, which say rnn=keras"),
+        ("dataset=digits", None),
+    ],
+)
+def test_overrides_of_the_settings_are_those_of_the_command_line(
+    setting, refusal, tmp_path, monkeypatch
+):
+    """They replaced what the arguments said, and a model was said to need data that they name."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text(f"overrides: [{setting}]\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def build():\n    pass\n")
+    planned = "was planned"
+    monkeypatch.setattr(
+        "rnnbench.planning.planner.make_plan", Mock(side_effect=ConfigError(planned))
+    )
+    question = module.Question(choices=["keras", "block"], model="mine.py:build")
+    with pytest.raises(ConfigError, match=refusal or planned) as caught:
+        module.measured(question, tmp_path)
+    assert str(caught.value).startswith(refusal or planned)
 
 
 def written_below(folder):
     """Writes the experiment of `compare` into `folder` instead of the results."""
     write = module._write_experiment
 
-    def written(question, conf, results):
-        return write(question, conf, folder)
+    def written(question, conf, results, source):
+        return write(question, conf, folder, source)
 
     return written
 

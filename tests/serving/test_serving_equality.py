@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from rnnworker.serving import cases, equality
+from rnnworker.serving import cases, equality, prepare
 
 
 def model_of(*shapes: tuple[int | None, ...], layers: object = ()) -> SimpleNamespace:
@@ -74,6 +74,24 @@ def test_a_single_sample_is_asked_beside_a_few_that_are_not_timed() -> None:
 def test_a_fixed_batch_is_the_only_one() -> None:
     asked = cases.cases_of(model_of((4, 9, 3)), [numpy.ones((5, 9, 3))], [1, 8])
     assert [case.name for case in asked] == ["batch 4"]
+
+
+def test_a_fixed_batch_of_one_is_asked_other_samples_too() -> None:
+    """A model with one output was refused: all samples were said to have the same outputs."""
+    samples = [numpy.arange(30.0).reshape(5, 3, 2)]
+    made = cases.cases_of(model_of((1, 3, 2), layers=[Masking()]), samples, [1, 8])
+    names = ["batch 1", *(f"batch 1 from sample {number}" for number in (2, 3, 4))]
+    assert [case.name for case in made] == [*names, cases.BEHIND, cases.BEFORE, cases.GAPS]
+    assert [case.is_timed for case in made] == [True] + [False] * 6
+    assert not made[4].arrays[0][0, -1].any() and not made[5].arrays[0][0, 0].any()
+
+    asked = [case.arrays for case in made[:4]]
+    expected = [[[arrays[0][:, :1, 0]]] * 2 for arrays in asked]
+    (outputs,) = prepare.outputs_of(asked, expected, 0)
+    assert outputs.ravel().tolist() == [0.0, 6.0, 12.0, 18.0]
+    assert equality.bounds_of([outputs], [0.0])[0] > 0
+    several = [[numpy.ones((size, 3, 2))] for size in (1, 4, 4)]
+    assert len(prepare.outputs_of(several, [[arrays] for arrays in several], 1)[0]) == 4
 
 
 def test_masked_cases_have_whole_samples_padding_gaps_and_nothing() -> None:

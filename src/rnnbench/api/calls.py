@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import chdir
 from functools import wraps
 from pathlib import Path
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from rnnbench.api.arrays import file_of_data
 from rnnbench.api.source import file_of_function
-from rnnbench.commands.arguments import name_of
+from rnnbench.commands.arguments import folder_to_write, name_of
 from rnnbench.commands.prediction import answered, folder_of_exports, job_of
-from rnnbench.commands.question import Question, checked_arguments, measured
+from rnnbench.commands.question import asked, measured
 from rnnbench.commands.report import folders_at, read_found
 from rnnbench.errors import ConfigError, say
-from rnnbench.project import SOURCE, is_project
+from rnnbench.project import SOURCE, check_project, is_project
 from rnnbench.records.report_files import PAGE
 from rnnbench.records.store import write_bytes
 
@@ -83,47 +83,42 @@ def compare(
     Raises `RnnbenchError` with the text that the command prints. The current folder is another one
     until it returns; a call in another thread waits for it.
     """
-    names = _listed(implementations)
-    if len(names) < 2:
-        raise ConfigError(
-            f"{', '.join(map(str, names)) or 'nothing'} cannot be compared with anything.",
-            where="implementations",
-            remedy='name two or more, such as ("keras", "block").',
-        )
-    asked = checked_arguments(budget, loss, optimizer, _listed(overrides))
-
     folder = _project(project)
     kept = folder / "results" / "compare"
-    question = Question(
-        choices=tuple(_absolute_files(names)),
+    question = asked(
+        lambda key: "rnnbench.compare",
+        implementations=_listed(implementations),
         model=file_of_function(build, kept),
         data=None if data is None else file_of_data(data, kept),
-        loss=_absolute(loss) if loss and ".py:" in loss else loss,
+        loss=_plain(loss),
         optimizer=optimizer,
-        overrides=tuple(asked.overrides),
-        seconds=asked.budget,
+        overrides=_listed(overrides),
+        budget=_plain(budget),
     )
-    question.check()
     with chdir(folder):
         name, _ = measured(question, Path())
     return load(name, project=folder)
 
 
-def _listed(given: Sequence[str]) -> list[str]:
-    """A list of texts, of which a single one needs no list."""
-    return [given] if isinstance(given, str) else list(given)
+def _listed(given: Any) -> Any:
+    """A list, of which a single text needs none. Anything else, which is refused, as it is."""
+    given = _plain(given)
+    if isinstance(given, str):
+        given = [given]
+    if isinstance(given, Set):
+        return str(given)  # msgspec takes a set, whose order is any, for a list
+    return list(map(_plain, given)) if isinstance(given, Sequence) else given
 
 
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
-
-
-def _absolute_files(names: Sequence[str]) -> list[str]:
-    """Choices, with the absolute paths of YAML files: the current folder changes."""
-    found = []
-    for name in map(str, names):
-        found.append(_absolute(name) if name.endswith((".yaml", ".yml")) else name)
-    return found
+def _plain(given: Any) -> Any:
+    """A value without NumPy, or a text, with the absolute path of a file that it names: the current
+    folder changes."""
+    if hasattr(given, "tolist"):
+        given = given.tolist()
+    if isinstance(given, Path):
+        given = str(given)
+    is_file = isinstance(given, str) and (".py:" in given or given.endswith((".yaml", ".yml")))
+    return str(Path(given).expanduser().absolute()) if is_file else given
 
 
 @_alone
@@ -157,16 +152,16 @@ def predict(
     kept = folder / "results" / "compare"
     model = file_of_function(build, kept)
     file = file_of_data(data, kept)
-    chosen = _absolute_files(_listed(runtimes))
+    chosen = _listed(runtimes)
     with chdir(folder), folder_of_exports() as exported:
         job = job_of(
             model,
             file,
             chosen,
-            batches if isinstance(batches, int) else list(batches),
+            _listed(batches),
             exported,
-            threads=threads,
-            rounds=rounds,
+            threads=_plain(threads),
+            rounds=_plain(rounds),
         )
         names = ", ".join(map(repr, chosen))
         results, page = answered(job, f"rnnbench.predict({model!r}, {file!r}, [{names}])", None)
@@ -187,7 +182,8 @@ def load(experiment: str | Path, *, project: str | Path | None = None) -> Compar
     from rnnbench.report.tables import ReportInputs, Tables
     from rnnbench.tables.certificates import certificates_of
 
-    folder = _project(project)
+    folder = Path(project).expanduser().absolute() if project else _project(None)
+    check_project(folder)
     name = name_of(str(experiment))
     with chdir(folder):
         results = Path("results")
@@ -216,10 +212,7 @@ def _project(given: str | Path | None) -> Path:
             where=str(here),
             remedy='say where to keep them: project="speed"; a folder that does not exist is made.',
         )
-    folder = Path(given).expanduser().absolute()
-    if folder.exists() and not folder.is_dir():
-        remedy = "name a folder."
-        raise ConfigError("is not a folder.", where=f"project {folder}", remedy=remedy)
+    folder = folder_to_write(given).absolute()
     if not is_project(folder):
         text = SNAKEFILE.format(SOURCE / "workflow/Snakefile")
         write_bytes(folder / "Snakefile", text.encode())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from rnnbench.errors import ConfigError
 from rnnbench.grid.experiment import split_overrides
@@ -14,6 +15,7 @@ from rnnbench.project import SETTINGS, check_project, home, own_conf, settings, 
 
 DEFAULT_EXPERIMENT = "quick"
 NAMED = "experiment="
+STANDARD_OUTPUT = Path("-")
 
 
 Argument = dict[str, Any]  # the keywords of `add_argument`
@@ -47,15 +49,48 @@ def positive(text: str) -> float:
     return value
 
 
-def check_json(file: str | None) -> None:
-    """Raises a `ConfigError` if the value of `JSON` is not a file that can be written."""
-    path = Path(file or "-").resolve()
-    if path.is_dir() or not path.parent.is_dir():
-        raise ConfigError(
-            "is not a file in an existing folder.",
-            where=f"--json {file}",
-            remedy="correct the path or make the folder.",
-        )
+def folder_to_write(text: str | Path) -> Path:
+    """The value of an option for a folder to write, which need not exist. Raises a `ConfigError`
+    if it cannot be written."""
+
+    def opened(path: Path) -> IO[bytes]:
+        return TemporaryFile(dir=next(filter(Path.exists, (path, *path.absolute().parents))))
+
+    return _written(text, opened)
+
+
+def file_to_write(text: str) -> Path:
+    """The value of an option for a file to write, in a folder that exists, or ``-``. Raises a
+    `ConfigError` if it cannot be written."""
+
+    def opened(path: Path) -> IO[bytes]:
+        return path.open("ab") if path.exists() else TemporaryFile(dir=path.parent)
+
+    return _written(text, opened)
+
+
+def _written(text: str | Path, opened: Callable[[Path], IO[bytes]]) -> Path:
+    path = Path()
+    why = ""
+    try:
+        path = Path(text).expanduser()
+        if text not in ("", "-"):
+            opened(path).close()
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        why = f": {getattr(error, 'strerror', None) or error}"
+    if why or not text:
+        remedy = "correct the path, or make the folder."
+        what = f"cannot be written{why}."
+        raise ConfigError(what, where=str(text) or "''", remedy=remedy)
+    return path
+
+
+def write_numbers(file: Path | None, text: str) -> None:
+    """Writes the numbers of a command to the value of `JSON`."""
+    if file == STANDARD_OUTPUT:
+        print(text)
+    elif file:
+        file.write_text(f"{text}\n")
 
 
 def folder_option(default: str | Path, what: str) -> Argument:
@@ -78,6 +113,7 @@ CONF: Argument = {
     "help": "a further config folder, with your own choices or experiments; repeatable",
 }
 JSON: Argument = {
+    "type": file_to_write,
     "metavar": "FILE",
     "help": "write the numbers to FILE, or to standard output if FILE is -",
 }
@@ -106,9 +142,9 @@ def parse_experiment(
     check_project(root)
     configured = settings(root)
     name, options.overrides = parse_words(options.words)
-    options.experiment = name or str(configured.get("experiment") or DEFAULT_EXPERIMENT)
+    options.experiment = name or configured.experiment or DEFAULT_EXPERIMENT
     if not options.overrides:
-        options.overrides = overrides_of(configured, str(SETTINGS))
+        options.overrides = overrides_of(configured.overrides, str(SETTINGS))
     options.conf = project_conf(root, options.conf)
     return options
 
@@ -120,12 +156,12 @@ def refuse_multirun(parser: argparse.ArgumentParser, arguments: Sequence[str]) -
             parser.error(f"{flag} is not needed: commas sweep by themselves, as in rnn=keras,block")
 
 
-def overrides_of(configured: Mapping[str, object], where: str) -> list[str]:
-    """The Hydra overrides in the settings of a project, where they are one text or a list.
+def overrides_of(given: object, where: str) -> list[str]:
+    """The Hydra overrides that are `given` as one text or a list.
 
     `where`: the name of the settings, for errors. Raises `ConfigError`.
     """
-    texts = words_of(configured.get("overrides"), "\n", f"{where}: overrides")
+    texts = words_of(given, "\n", f"{where}: overrides")
     return split_overrides(" ".join(texts))
 
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from rnnbench.commands.arguments import (
     JSON,
     RESULTS,
+    STANDARD_OUTPUT,
     Arguments,
-    check_json,
     command_parser,
     positive,
     refuse_multirun,
+    write_numbers,
 )
-from rnnbench.commands.question import Question, measured, of_a_model
+from rnnbench.commands.question import Question, asked, measured, of_a_model
 from rnnbench.errors import ConfigError, say, suggestion
 from rnnbench.records.rounds import records_of
 from rnnbench.records.store import planned_folders, site_folders
@@ -55,7 +56,7 @@ def compare(arguments: Sequence[str]) -> int:
     from rnnbench.tables.frame import tidy
 
     names = question.names
-    limit = _limit(options.fail_if, names) if options.fail_if else None
+    limit = _limit(options.fail_if, names) if options.fail_if is not None else None
     page = None
     if of_a_model(question) or question.overrides or options.budget:
         selection = [options.experiment, options.site, options.results]
@@ -81,11 +82,8 @@ def compare(arguments: Sequence[str]) -> int:
         raise _no_pair(names, unknown, void)
 
     text = as_text(table.drop(columns="unequal")).to_json(orient="records", indent=2)
-    if options.json == "-":
-        print(text)
-    else:
-        if options.json:
-            Path(options.json).write_text(f"{text}\n")
+    write_numbers(options.json, text)
+    if options.json != STANDARD_OUTPUT:
         print_comparison(table, names)
         lines: list[str] = []
         if table["low"].notna().any():
@@ -220,17 +218,16 @@ def _compare_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, Ques
         # The terms of a choice may have an override after a comma: keras,units=512.
         is_override = "=" in word.partition(",")[0] or word.startswith("~")
         (overrides if is_override else choices).append(word)
-    question = Question(
-        choices=tuple(choices),
+    question = asked(
+        lambda key: f"--{key}",
+        implementations=choices,
         model=options.model,
         data=options.data,
         loss=options.loss,
         optimizer=options.optimizer,
-        overrides=tuple(overrides),
-        seconds=60 * (options.budget or 1.0),
+        overrides=overrides,
+        budget=60 * (options.budget or 1.0),
     )
-    question.check()
-    check_json(options.json)
     return options, question
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import shutil
@@ -19,6 +20,8 @@ from rnnbench.commands.arguments import (
     RESULTS,
     Arguments,
     command_parser,
+    file_to_write,
+    folder_to_write,
     parse_experiment,
 )
 from rnnbench.datasets.pins import pinned
@@ -63,7 +66,7 @@ def bundle(arguments: Sequence[str]) -> int:
     root = Path.cwd()
     declared: Arguments = {
         "-o --output": {
-            "type": Path,
+            "type": folder_to_write,
             "required": True,
             "metavar": "FOLDER",
             "help": "the new or empty folder to write",
@@ -215,7 +218,7 @@ def export(arguments: Sequence[str]) -> int:
     declared: Arguments = {
         "experiment": EXPERIMENT,
         "-o --output": {
-            "type": Path,
+            "type": file_to_write,
             "required": True,
             "metavar": "FILE.zip",
             "help": "the file to write",
@@ -227,7 +230,7 @@ def export(arguments: Sequence[str]) -> int:
 
     experiment = options.experiment
     folders = {}
-    for folder in planned_folders(options.results, experiment):
+    for folder in planned_folders(options.results, glob.escape(experiment)):
         folders[folder.parent.name] = folder
     sites = options.site or list(folders)
     if not folders or set(sites) - set(folders):

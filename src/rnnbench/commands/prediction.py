@@ -15,14 +15,22 @@ import msgspec
 from msgspec import Meta, to_builtins
 
 from rnnbench.builds.pins import build_named
-from rnnbench.commands.arguments import JSON, Arguments, check_json, command_parser, project_conf
+from rnnbench.commands.arguments import (
+    JSON,
+    STANDARD_OUTPUT,
+    Arguments,
+    command_parser,
+    folder_to_write,
+    project_conf,
+    write_numbers,
+)
 from rnnbench.datasets.pins import own_md5
 from rnnbench.errors import ConfigError, RunError, say
 from rnnbench.grid.experiment import Positive, known_runtimes
 from rnnbench.grid.files import PYTHON_MODEL, SAVED_MODEL, check_own_code, file_of, name_of_choice
 from rnnbench.grid.point import short_path
 from rnnbench.grid.values import typed
-from rnnbench.records.store import json_bytes, write_json
+from rnnbench.records.store import json_bytes
 from rnnworker.options import SAVED
 from rnnworker.precision import DEFAULT
 
@@ -67,17 +75,22 @@ PREDICTED: Arguments = {
     },
     "--json": JSON,
     "--out": {
-        "type": Path,
+        "type": folder_to_write,
         "metavar": "DIR",
         "help": "the folder to write the page into (default: one for the model in reports/)",
     },
-    "--files": {"type": Path, "metavar": "DIR", "help": "keep the exported files in DIR"},
+    "--files": {
+        "type": folder_to_write,
+        "metavar": "DIR",
+        "help": "keep the exported files in DIR",
+    },
 }
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """How a comparison asks its runtimes; see `job_of`."""
 
+    runtimes: list[str]
     batches: Annotated[list[Positive], Meta(min_length=1)]
     threads: Positive
     rounds: Positive
@@ -91,7 +104,6 @@ def compare(arguments: Sequence[str]) -> int:
     cannot carry the model is named with the reason and not timed. The others answer in turns.
     """
     options = command_parser(compare, PREDICTED).parse_intermixed_args(arguments)
-    check_json(options.json)
     if options.files:
         options.files.mkdir(parents=True, exist_ok=True)
         return _compared(options, options.files.absolute(), arguments)
@@ -129,11 +141,9 @@ def _compared(options: argparse.Namespace, folder: Path, arguments: Sequence[str
         build=options.build,
     )
     results, page = answered(job, shlex.join(["rnnbench", "compare", *arguments]), options.out)
-    if options.json == "-":
-        print(json_bytes(results).decode(), end="")
+    write_numbers(options.json, json_bytes(results).decode().rstrip())
+    if options.json == STANDARD_OUTPUT:
         return 0
-    if options.json:
-        write_json(Path(options.json), results)
     section = section_of([results], None)
     for view in section.views:
         print_view(view)
@@ -162,8 +172,8 @@ def job_of(
     from rnnbench.grid.runtimes import runtimes_of
     from rnnbench.prediction.measure import Job
 
-    counts = {"batches": batches, "threads": threads, "rounds": rounds}
-    asked = typed(counts, Asked, lambda key: WHERE, "write whole numbers.")
+    given = {"runtimes": runtimes, "batches": batches, "threads": threads, "rounds": rounds}
+    asked = typed(given, Asked, lambda key: WHERE, "write whole numbers.")
     from rnnbench.planning.planner import PREDICTED
 
     conf = project_conf(Path())
@@ -183,7 +193,7 @@ def job_of(
         remedy = "name a build with keras3_tensorflow and the runtimes, such as serving."
         raise ConfigError(what, where=f"--build {build}", remedy=remedy)
     check_own_code(config, lambda key: f"--model {model}")
-    chosen = known_runtimes(runtimes, conf, Path(), WHERE)
+    chosen = known_runtimes(asked.runtimes, conf, Path(), WHERE)
     return Job(
         config,
         runtimes_of(chosen, conf),
@@ -250,7 +260,7 @@ def _existing(text: str) -> Path:
 
 def _batches(text: str) -> list[int]:
     sizes = text.split(",")
-    if not all(size.isdigit() for size in sizes):
+    if not all(size.isdecimal() for size in sizes):
         remedy = "write numbers of samples, such as 1,8."
         raise ConfigError("is not a list of sizes.", where=f"--batch {text}", remedy=remedy)
     return [int(size) for size in sizes]

@@ -5,43 +5,43 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from rnnbench.commands.arguments import overrides_of, project_conf
 from rnnbench.errors import ConfigError, display_path, suggestion
-from rnnbench.grid.overrides import key_of
+from rnnbench.grid.overrides import SourceOf, key_of
 from rnnbench.grid.values import typed
 from rnnbench.project import SETTINGS, settings
 from rnnbench.records.plan_file import Run
 from rnnbench.records.store import Place, read_json, timing_lock, write_json
 
 TURNS = 0.6  # share of a round's time
+Text = Annotated[str, Meta(pattern=".", description="not an empty one")]
+TWO = Meta(min_length=2, description='two or more, such as ["keras", "block"]')
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is to be measured and compared.
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be measured and compared; made by `asked`.
 
-    - `choices`: two or more of one axis, or paths of YAML files. The others are compared with the
-      first.
+    - `choices`: of one axis, or paths of YAML files. The others are compared with the first.
     - `model`, `data`, `loss`, `optimizer`: as the options of ``rnnbench compare``; None: as the
       experiment ``quick`` has them.
     - `overrides`: Hydra overrides.
     - `seconds`: how long to measure, after the certificate.
     """
 
-    choices: tuple[str, ...]
-    model: str | None = None
-    data: str | None = None
-    loss: str | None = None
-    optimizer: str | None = None
-    overrides: tuple[str, ...] = ()
-    seconds: float = 60.0
+    choices: Annotated[list[str], TWO] = msgspec.field(name="implementations")
+    model: Text | None = None
+    data: Text | None = None
+    loss: Text | None = None
+    optimizer: Text | None = None
+    overrides: list[str] = []
+    seconds: Annotated[float, Meta(gt=0, le=1e9)] = msgspec.field(default=60.0, name="budget")
 
     @property
     def names(self) -> list[str]:
@@ -64,9 +64,7 @@ class Question:
         words += [*self.overrides, "--budget", f"{self.seconds / 60:g}"]
         return shlex.join(words)
 
-    def check(self) -> None:
-        """Raises a `ConfigError` for a file that does not exist, a name that stands twice, or a
-        model without data, which only a YAML file names itself."""
+    def __post_init__(self) -> None:
         for name in self.names:
             if self.names.count(name) > 1:
                 raise ConfigError(
@@ -74,37 +72,12 @@ class Question:
                     where="compare",
                     remedy="name each choice once; a file with the name of another one is renamed.",
                 )
-        for choice in self.choices:
-            if _is_file(choice) and not Path(choice).is_file():
-                raise ConfigError("no such file.", where=choice, remedy="correct the path.")
-        loss = self.loss if self.loss and ".py:" in self.loss else None
-        for flag, given in (("--model", self.model), ("--data", self.data), ("--loss", loss)):
-            file, python, _ = (given or "").partition(".py:")
-            if python:
-                file += ".py"
-            if given and not Path(file).expanduser().exists():
-                where = f"{flag} {given}"
-                raise ConfigError("no such file.", where=where, remedy="correct the path.")
-        has_data = self.data or any(key_of(text).startswith("dataset") for text in self.overrides)
-        if self.model and not _is_file(self.model) and not has_data:
-            remedy = "add the .npz file with its samples, or dataset=NAME for one of conf/dataset/."
-            raise ConfigError(f"{self.model} needs data.", where="--data", remedy=remedy)
 
 
-class Typed(msgspec.Struct, frozen=True, kw_only=True):
-    """Arguments of `rnnbench.compare` that a program may give as something else."""
-
-    budget: Annotated[float, Meta(gt=0, le=1e9)]
-    loss: str | None
-    optimizer: str | None
-    overrides: list[str]
-
-
-def checked_arguments(budget: Any, loss: Any, optimizer: Any, overrides: list[Any]) -> Typed:
-    """The arguments of `rnnbench.compare`. Raises a `ConfigError` for one of another type."""
-    given = {"budget": budget, "loss": loss, "optimizer": optimizer, "overrides": overrides}
-    remedy = "see help(rnnbench.compare)."
-    return typed(given, Typed, lambda key: "rnnbench.compare", remedy)
+def asked(source_of: SourceOf, **given: Any) -> Question:
+    """The question with what is `given` by the names of its arguments. Raises a `ConfigError` for
+    one that is not what it must be. `source_of`: maps a name to where it is written."""
+    return typed(given, Question, source_of, "see `rnnbench compare --help`.")
 
 
 def of_a_model(options: Question) -> list[str]:
@@ -146,19 +119,19 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
 
     before = host_check.sample()
     conf = project_conf(root)
-    file = _write_experiment(question, conf, root / "results")
-
-    # They would otherwise come from the project's settings.
     configured = settings(root)
-    site = configured.get("site")
-    overrides = question.overrides or overrides_of(configured, str(SETTINGS))
+    source = "compare"
+    if not question.overrides:
+        source = str(SETTINGS)
+        question = structs.replace(question, overrides=overrides_of(configured.overrides, source))
+    file = _write_experiment(question, conf, root / "results", source)
     try:
         plan = make_plan(
             str(file),
             conf,
             root,
-            site=str(site) if site else None,
-            overrides=" ".join(overrides),
+            site=configured.site or None,
+            overrides=" ".join(question.overrides),
         )
     except ConfigError as error:
         # The user wrote no such file.
@@ -181,9 +154,11 @@ def measured(question: Question, root: Path) -> tuple[str, Path]:
     return name, page
 
 
-def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -> Path:
+def _write_experiment(
+    question: Question, conf: Sequence[Path], results: Path, source: str = "compare"
+) -> Path:
     """The file of the experiment that measures what is to be compared. It is kept: Snakemake can
-    continue what `compare` has begun."""
+    continue what `compare` has begun. `source`: of the overrides. Raises `ConfigError`."""
     from rnnbench.grid.experiment import LONGEST
     from rnnbench.grid.files import name_of_choice
     from rnnbench.grid.point import short_path
@@ -201,9 +176,13 @@ def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -
             choice = str(Path(choice).resolve())
         values.append(choice)
 
+    sections = {key_of(text).partition(".")[0] for text in question.overrides}
     grid = [f"{axis}={','.join(values)}", *of_a_model(question)]
-    _check_said_once(grid, question.overrides)
+    _check_said_once(grid, question.overrides, source)
     if question.model:
+        if not (question.data or _is_file(question.model) or "dataset" in sections):
+            remedy = "add the .npz file with its samples, or dataset=NAME for one of conf/dataset/."
+            raise ConfigError(f"{question.model} needs data.", where="--data", remedy=remedy)
         # Members train again until turns have their share; long trainings would exceed the budget.
         grid.append("model.epochs=1")
 
@@ -236,15 +215,16 @@ def _write_experiment(question: Question, conf: Sequence[Path], results: Path) -
     return file
 
 
-def _check_said_once(grid: Sequence[str], overrides: Sequence[str]) -> None:
-    """Raises a `ConfigError` for an override that would replace what the arguments say."""
+def _check_said_once(grid: Sequence[str], overrides: Sequence[str], source: str) -> None:
+    """Raises a `ConfigError` for an override of a `source` that would replace what the arguments
+    say."""
     said = {key_of(text): text for text in grid}
     for override in overrides:
         key = key_of(override)
         if key in said:
             raise ConfigError(
                 f"{override} and the arguments, which say {said[key]}, contradict each other.",
-                where="compare",
+                where=source,
                 remedy=f"leave out {override}, or what says {said[key]}.",
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from rnnbench.commands.arguments import (
     Arguments,
     command_parser,
     folder_option,
+    folder_to_write,
     positive,
     project_conf,
     refuse_multirun,
@@ -211,11 +213,11 @@ def folders_at(
     """
     folders = []
     for site in sites:
-        found = planned_folders(results, experiment, site)
+        found = planned_folders(results, glob.escape(experiment), site)
         folders += found
         if found:
             continue
-        known = [folder.parent.name for folder in planned_folders(results, experiment)]
+        known = [folder.parent.name for folder in planned_folders(results, glob.escape(experiment))]
         if known:
             remedy = f"name a site that has one: {', '.join(known)}."
             what = f"{site} has no plan of {experiment}."
@@ -291,7 +293,7 @@ def _parser() -> argparse.ArgumentParser:
         "--results": RESULTS,
         "--site": ONLY_SITES,
         "--out": {
-            "type": Path,
+            "type": folder_to_write,
             "metavar": "DIR",
             "help": "the folder to write the report into (default: reports/EXPERIMENT)",
         },

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rnnbench.builds.pins import ENVIRONMENTS, build_of, pins_of
 from rnnbench.commands.arguments import EXPERIMENT, RESULTS, ROOT, Arguments, command_parser
-from rnnbench.errors import ConfigError, RnnbenchError
+from rnnbench.errors import ConfigError, RnnbenchError, say
 from rnnbench.exchange.incoming import UNPACKED
 from rnnbench.grid.point import configuration_of
 from rnnbench.locks import exclusive
@@ -220,7 +220,12 @@ def unused(root: Path, results: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _unused_environments(root: Path, results: Path) -> Iterator[Path]:
-    """The files and folders of environments that no plan uses with its present pins."""
+    """The files and folders of environments that no plan uses with its present pins; none if their
+    folder is elsewhere, where other projects may use them."""
+    folder = root / ENVIRONMENTS
+    if folder.exists() and not folder.resolve().is_relative_to(root.resolve()):
+        say(f"{folder} is a link to {folder.resolve()}: its environments are kept.")
+        return
     used = set()
     for plan in results.glob("*/*/plan.jsonl"):
         configs = [run.config for run in read_runs(plan)]
@@ -233,7 +238,6 @@ def _unused_environments(root: Path, results: Path) -> Iterator[Path]:
                 if pins:
                     used.add(pins.key)
 
-    folder = root / ENVIRONMENTS
     for path in sorted(folder.glob("*-????????*")):
         key = path.name.partition(".json")[0].removesuffix(".lock")
         # Lock files are empty, and a process may be waiting for one.

@@ -37,7 +37,6 @@ def write(path: Path, files: Mapping[str, Path]) -> None:
         if not safe_name(name):
             raise RecordError(f"{name!r} is not a safe name.", where=str(path))
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.new")
     try:
         with zipfile.ZipFile(partial, "w") as archive:

@@ -191,7 +191,7 @@ def absolute(text: Any, folder: Path, where: str) -> Any:
         raise ConfigError(
             f"{path}{end}: {file} does not exist.",
             where=where,
-            remedy="write the path of the Python file relative to the YAML file, or absolute.",
+            remedy="correct the path, which may be relative to the YAML file that has it.",
         )
 
     return f"{file}{name}"
@@ -221,7 +221,7 @@ def data_path(
         raise ConfigError(
             f"{DATA}={text}: {file} does not exist.",
             where=where,
-            remedy="write a path relative to the file that contains it, or absolute.",
+            remedy="correct the path, which may be relative to the YAML file that has it.",
         )
 
     if file.is_relative_to(root):

@@ -14,6 +14,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
@@ -162,8 +163,9 @@ def site_folders(results: Path, experiment: str = "*", site: str = "*") -> list[
     """The folders of the experiments at the sites that match the patterns, imported ones last."""
     folders = []
     for root in roots(results):
-        for folder in sorted(root.glob(f"{site}/{experiment}")):
-            if folder.parent.name != IMPORTED:
+        for folder in sorted(root.glob("*/*")):
+            own = folder.parent.name
+            if own != IMPORTED and fnmatchcase(own, site) and fnmatchcase(folder.name, experiment):
                 folders.append(folder)
     return folders
 

@@ -143,14 +143,15 @@ class Comparison:
         left = []
         for contest in self._tables.contests:
             row = contest.configuration
-            if all(str(row.get(axis, "")) == choice for axis, choice in choices.items()):
+            own = {axis: str(row[axis]) for axis in self._axes()}
+            if own == {**own, **choices}:
                 left.append(contest)
         if not left:
             asked = ", ".join(f"{axis}={choice}" for axis, choice in choices.items())
             raise ConfigError(
-                f"nothing was measured with {asked}.",
+                f"there is no comparison with {asked}.",
                 where=self._tables.experiment.name,
-                remedy=f"use what `frame()` lists: {self._differences() or 'one comparison'}.",
+                remedy=f"choose by {self._differences() or ', '.join(self._axes())}.",
             )
         narrowed = copy.copy(self._tables)
         narrowed.contests = left
@@ -171,12 +172,12 @@ class Comparison:
         with `at`.
         """
         contest = self._only()
-        for each in (name, base):
-            if each is not None and each not in contest.keys:
+        for each in (name, name if base is None else base):
+            if each not in list(contest.keys):
                 raise ConfigError(
                     f"there is no implementation {each!r}.",
                     where=self._tables.experiment.name,
-                    remedy=f"{suggestion(each, contest.keys)}use {', '.join(contest.keys)}.",
+                    remedy=f"{suggestion(str(each), contest.keys)}use {', '.join(contest.keys)}.",
                 )
         measured = self._tables.measured
         own_key = contest.keys[name]
@@ -245,18 +246,17 @@ class Comparison:
         """Whether a configuration has suspect runs."""
         return any(self._tables.measured.groups.get(key, {}).get("suspect", ()))
 
+    def _axes(self) -> list[str]:
+        """The axes of a comparison: those that are not compared."""
+        compared = {"rnn", "options", "alias", *self._tables.reference}
+        return [axis for axis in KEY if axis not in compared]
+
     def _differing(self) -> list[str]:
         """The axes by which the comparisons differ."""
         rows: list[Mapping[str, object]] = [each.configuration for each in self._tables.contests]
         if len(rows) < 2:
             return []
-        axes = []
-        for axis in KEY:
-            if axis in ("rnn", "options", "alias") or axis in self._tables.reference:
-                continue
-            if len({str(row[axis]) for row in rows}) > 1:
-                axes.append(axis)
-        return axes
+        return [axis for axis in self._axes() if len({str(row[axis]) for row in rows}) > 1]
 
     def _differences(self) -> str:
         """``device="cpu_1" or "cpu_2"``: what `at` can choose."""

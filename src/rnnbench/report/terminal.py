@@ -164,7 +164,7 @@ def print_history(
     lines = []
     for number, own in enumerate(measurements, 1):
         versions = n.few(map(software, own), 2, "; ")
-        revisions = [_short(record.measured.revision) for record in own]
+        revisions = [record.measured.revision for record in own]
         code = n.few(filter(None, revisions), 2, ", ") or "not recorded"
         started = n.moment(min(record.started for record in own))
         runs = n.counted(sum(not record.is_companion for record in own), "run")
@@ -183,11 +183,6 @@ def print_history(
     heads = [f"speed relative to {base}" if base else "configuration", *map(str, recent)]
     Console().print(_table(heads, rows, numbers=False))
     _print_lines(history_sentences(labelled, experiment))
-
-
-def _short(revision: str) -> str:
-    """The first digits of a commit; a version as it is."""
-    return revision if " " in revision else revision[:7]
 
 
 def speedup_cell(row: Row) -> str:

@@ -84,7 +84,7 @@ def load(config: Mapping[str, object], root: Path, is_local: bool = True) -> Job
             conf,
             root,
             site=str(site) if site else None,
-            overrides=" ".join(overrides_of(config, "--config")),
+            overrides=" ".join(overrides_of(config.get("overrides"), "--config")),
         )
     except NothingToRun as error:
         plan = error.plan

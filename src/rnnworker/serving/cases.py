@@ -84,6 +84,9 @@ def cases_of(model, samples, batches):
     cases = []
     for batch in sizes:
         cases.append(Case("batch {}".format(batch), _batch(samples, batch), batch in batches))
+    for first in range(fixed or SEVERAL, SEVERAL, fixed or SEVERAL):
+        name = "batch {} from sample {}".format(fixed, first + 1)
+        cases.append(Case(name, _batch(samples, fixed, first), False))
     few = _batch(samples, fixed or 2)
     free = [number for number, tensor in enumerate(model.inputs) if is_free(tensor)]
     if free:
@@ -103,9 +106,10 @@ def is_free(tensor):
     return len(tensor.shape) > 1 and tensor.shape[1] is None
 
 
-def _batch(samples, batch):
-    """The first samples, again from the first one if there are too few."""
-    return [numpy.take(array, range(batch), axis=0, mode="wrap") for array in samples]
+def _batch(samples, batch, first=0):
+    """Samples from the `first` one on, again from the very first one if there are too few."""
+    numbers = range(first, first + batch)
+    return [numpy.take(array, numbers, axis=0, mode="wrap") for array in samples]
 
 
 def _with_length(arrays, free, more):
@@ -140,13 +144,13 @@ def mask_values(model):
 
 
 def _masked(arrays, values, name):
-    """The arrays with masked steps, other ones in each sample; the first sample has none, and with
-    ``gaps`` the last one has nothing else."""
+    """The arrays with masked steps, other ones in each sample; the first of several has none, and
+    with ``gaps`` the last one has nothing else."""
     found = list(arrays)
     for number, value in values.items():
         array = arrays[number].copy()
         steps = array.shape[1]
-        for sample in range(1, len(array)):
+        for sample in range(min(1, len(array) - 1), len(array)):
             masked = 1 + sample % max(1, steps - 1)
             if name == BEHIND:
                 array[sample, steps - masked :] = value

@@ -54,12 +54,13 @@ def prepare(job, folder):
     roundings = largest_differences(of_keras, expected)
     # The first one of the largest size: no other case has more samples than a batch.
     largest = max(range(len(made)), key=lambda number: len(asked[number][0]))
-    bounds = equality.bounds_of(expected[largest][0], roundings)
+    outputs = outputs_of(asked, expected, largest)
+    bounds = equality.bounds_of(outputs, roundings)
     precisions = {precision_of(each["options"]) for each in job["runtimes"]} - {FULL_PRECISION}
     lower_bounds = {}
     for precision in sorted(precisions):
         moved = moved_by_rounding(model, asked, expected, precision)
-        lower_bounds[precision] = equality.lower_bounds_of(expected[largest][0], moved, bounds)
+        lower_bounds[precision] = equality.lower_bounds_of(outputs, moved, bounds)
     validation = None
     if precisions:
         validation = validate(job, model, source, largest, len(asked[largest][0]), folder)
@@ -81,6 +82,16 @@ def prepare(job, folder):
         "steps": steps_of(asked[0]),
         "runtimes": export_all(model, job["runtimes"], shapes, folder),
     }
+
+
+def outputs_of(asked, expected, largest):
+    """What the outputs of the case `largest` should be, and of all of its shape if it has too few
+    samples to show what outputs differ by: those of a model with a fixed batch."""
+    shapes = [[array.shape for array in arrays] for arrays in asked]
+    alike = [largest]
+    if len(asked[largest][0]) < cases.SEVERAL:
+        alike = [case for case, shape in enumerate(shapes) if shape == shapes[largest]]
+    return [numpy.concatenate(parts) for parts in zip(*(expected[case][0] for case in alike))]
 
 
 def model_of(job):
