@@ -143,7 +143,7 @@ BAD = {
     f"{OWN}{{}}/table.parquet": r"table.parquet is not .* Fix: convert it: .*pandas.read_parquet",
     f"{OWN}{{}}/text.txt": "text.txt is not .* Fix: write these arrays with numpy.savez",
     f"{OWN}{{}}/not.npz": "not.npz cannot be read as an .npz file .*zip.* Fix: write it with",
-    f"{OWN}{{}}/absent.npz": "dataset.path=.*absent.npz does not exist. Fix: write a path relative",
+    f"{OWN}{{}}/absent.npz": "dataset.path=.*absent.npz does not exist. Fix: correct the path",
     f"{OWN}{{}}": "dataset.path: .* cannot be read .it is not a regular file.. Fix: name a",
     f"{OWN}/dev/null": "dataset.path: /dev/null cannot be read .it is not a regular file",
     OWN: "dataset.path= is not a path. Fix: write dataset=file dataset.path=FILE",
