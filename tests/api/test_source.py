@@ -168,6 +168,8 @@ def test_other_data_are_refused(tmp_path: Path, data: Any, fault: str) -> None:
             "rnn=unrolled and the arguments, which say rnn=keras",
         ),
         ({}, "mine.py:build needs data"),
+        ({"overrides": "dataset=no.yaml"}, f"dataset={Path.cwd()}/no.yaml: no such file"),
+        ({"overrides": "dataset=digits,no.yaml"}, f"dataset={Path.cwd()}/no.yaml: no such file"),
         (
             {
                 "implementations": ("keras", "~/no.yaml"),

@@ -29,6 +29,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
+FILES = (".yaml", ".yml", ".npz")
 SNAKEFILE = """module rnnbench:
     snakefile: "{}"
     config: config
@@ -87,12 +88,12 @@ def compare(
     kept = folder / "results" / "compare"
     question = asked(
         lambda key: "rnnbench.compare",
-        implementations=_listed(implementations),
+        implementations=_listed(implementations, _named),
         model=file_of_function(build, kept),
         data=None if data is None else file_of_data(data, kept),
-        loss=_plain(loss),
+        loss=_named(loss),
         optimizer=optimizer,
-        overrides=_listed(overrides),
+        overrides=_listed(overrides, _override),
         budget=_plain(budget),
     )
     with chdir(folder):
@@ -100,25 +101,38 @@ def compare(
     return load(name, project=folder)
 
 
-def _listed(given: Any) -> Any:
-    """A list, of which a single text needs none. Anything else, which is refused, as it is."""
+def _listed(given: Any, each: Callable[[Any], Any]) -> Any:
+    """A list of what `each` makes of its values, of which a single text needs none. Anything else,
+    which is refused, as it is."""
     given = _plain(given)
     if isinstance(given, str):
         given = [given]
     if isinstance(given, Set):
         return str(given)  # msgspec takes a set, whose order is any, for a list
-    return list(map(_plain, given)) if isinstance(given, Sequence) else given
+    return list(map(each, given)) if isinstance(given, Sequence) else given
 
 
 def _plain(given: Any) -> Any:
-    """A value without NumPy, or a text, with the absolute path of a file that it names: the current
-    folder changes."""
+    """A value without NumPy, or a text."""
     if hasattr(given, "tolist"):
         given = given.tolist()
-    if isinstance(given, Path):
-        given = str(given)
-    is_file = isinstance(given, str) and (".py:" in given or given.endswith((".yaml", ".yml")))
+    return str(given) if isinstance(given, Path) else given
+
+
+def _named(given: Any) -> Any:
+    """A name, or the absolute path of a file, because the current folder changes."""
+    given = _plain(given)
+    is_file = isinstance(given, str) and (".py:" in given or given.endswith(FILES))
     return str(Path(given).expanduser().absolute()) if is_file else given
+
+
+def _override(given: Any) -> Any:
+    """An override, with the absolute paths of the files that its value names."""
+    given = _plain(given)
+    if not isinstance(given, str):
+        return given
+    key, sign, value = given.partition("=")
+    return f"{key}{sign}{','.join(map(_named, value.split(',')))}"
 
 
 @_alone
@@ -152,13 +166,13 @@ def predict(
     kept = folder / "results" / "compare"
     model = file_of_function(build, kept)
     file = file_of_data(data, kept)
-    chosen = _listed(runtimes)
+    chosen = _listed(runtimes, _named)
     with chdir(folder), folder_of_exports() as exported:
         job = job_of(
             model,
             file,
             chosen,
-            _listed(batches),
+            _listed(batches, _plain),
             exported,
             threads=_plain(threads),
             rounds=_plain(rounds),
