@@ -68,7 +68,8 @@ def test_every_fault_has_a_test(facts: Any) -> None:
 
 def test_what_only_a_further_question_shows_is_right_before(facts: Any) -> None:
     assert set(facts["faults"]["first length kept"]) == {"longer, call 0", "longer, call 1"}
-    assert set(facts["faults"]["states lost"]) == {"batch 2, call 1"}
+    lost = {"batch 2, call 1", "batch 2 from sample 3, call 0", "batch 2 from sample 3, call 1"}
+    assert set(facts["faults"]["states lost"]) == lost
     masked = {name.partition(",")[0] for name in facts["faults"]["mask ignored"]}
     assert masked == {"padded behind", "padded before", "gaps"}
 

@@ -337,7 +337,7 @@ def test_an_option_of_the_grid_is_refused_by_layers_that_state_their_own(
     arguments = (json.dumps(job_of("current")), MODELS, json.dumps([relu, longest]))
     refused, accepted = answer_of("current", OPTIONS, *arguments, temporary=tmp_path_factory)
     said = (
-        f"{MODELS}, line {line_of('sequential(layers.LSTM(4, return_sequences')}: "
+        f"{MODELS}, line {line_of('return_sequences=True), layers.LSTM(3), **settings')}: "
         "rnn.options.activation is for layers that recurrent(…) makes: the layer lstm states its "
         "own arguments"
     )
