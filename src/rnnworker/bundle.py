@@ -25,10 +25,9 @@ from rnnworker.forked_workers import Importers
 from rnnworker.json_types import Json, Planned
 from rnnworker.measuring import Measured, Measuring, now_as_stamp, start_stamp
 from rnnworker.members import Member, Outcome
-from rnnworker.shared_file import open_shared
+from rnnworker.shared_file import open_shared, timing_lock
 from rnnworker.workers import read, write
 
-TIMING_LOCK = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
 CERTIFICATE_SECONDS = 900.0  # of each phase
 # The most for such a phase, which may hang: a share of the session, but not less than a minute.
 SHARE, LEAST_SECONDS = 0.25, 60.0
@@ -383,7 +382,7 @@ class Session(Measuring):
 
     def supervise(self, members: Sequence[Member], seed: int = 0) -> Dict[str, Outcome]:
         """Runs `members` while nothing else on this host is timed. Returns {name: outcome}."""
-        with os.fdopen(open_shared(TIMING_LOCK), "r+") as lock:
+        with os.fdopen(open_shared(timing_lock()), "r+") as lock:
             if self._lock(lock):
                 end = None
                 if self.deadline is not None:

@@ -5,6 +5,12 @@ import os
 from typing import Union
 
 
+def timing_lock() -> str:
+    """Returns the path of the lock file of this host, regardless of the user's temporary folder."""
+    path = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
+    return os.path.expandvars(path)
+
+
 def open_shared(path: Union[str, "os.PathLike[str]"]) -> int:
     """Returns a descriptor of the file `path`, made with mode 0666 if it is missing, so that
     another user can lock it too. Raises OSError if it cannot be opened."""

@@ -14,7 +14,8 @@ from tests.running.test_running_certificates import ON_TWO, PER_DEVICE, cpu
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch) -> Path:
-    monkeypatch.setattr(bundle, "TIMING_LOCK", str(tmp_path / "timing.lock"))
+    monkeypatch.setenv("PLACE", str(tmp_path))
+    monkeypatch.setenv("RNNBENCH_TIMING_LOCK", "$PLACE/timing.lock")
     monkeypatch.setattr(workers, "WORKER", str(tmp_path / "rnnworker"))
     certificate = {
         **{**ON_TWO, "key": "m-lstm-b", "identity": {}},

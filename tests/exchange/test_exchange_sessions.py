@@ -60,7 +60,8 @@ def certificate_of(device: dict = CPU) -> dict:
 
 @pytest.fixture(autouse=True)
 def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(bundle, "TIMING_LOCK", str(tmp_path / "timing.lock"))
+    monkeypatch.setenv("PLACE", str(tmp_path))
+    monkeypatch.setenv("RNNBENCH_TIMING_LOCK", "$PLACE/timing.lock")
     monkeypatch.setattr(bundle.cohorts, "available_bytes", lambda: 10**12)
     return tmp_path / "timing.lock"
 

@@ -23,6 +23,7 @@ import msgspec
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import may_hold_controls, plain
 from rnnbench.records.record import Record
+from rnnworker import shared_file
 
 IMPORTED = "imported"  # the folder in the results folder of what came from other machines
 # Folders of a results folder that are not sites.
@@ -55,9 +56,8 @@ class Place:
 
 
 def timing_lock() -> Path:
-    """The lock file of this host, regardless of the user's temporary folder."""
-    path = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
-    return Path(os.path.expandvars(path))
+    """The lock file of this host, which bundles share."""
+    return Path(shared_file.timing_lock())
 
 
 def write_json(path: Path, data: Any) -> None:
