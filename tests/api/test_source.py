@@ -168,8 +168,11 @@ def test_other_data_are_refused(tmp_path: Path, data: Any, fault: str) -> None:
             "rnn=unrolled and the arguments, which say rnn=keras",
         ),
         ({}, "mine.py:build needs data"),
-        ({"overrides": "dataset=no.yaml"}, f"dataset={Path.cwd()}/no.yaml: no such file"),
-        ({"overrides": "dataset=digits,no.yaml"}, f"dataset={Path.cwd()}/no.yaml: no such file"),
+        ({"overrides": "dataset=no.yaml"}, "dataset=/.*/kept/no.yaml: no such file"),
+        (
+            {"overrides": "dataset={a: [x.py:f,no.yaml]}"},
+            r"\['x.py:f', 'no.yaml'\]\} is not a choice",
+        ),
         (
             {
                 "implementations": ("keras", "~/no.yaml"),

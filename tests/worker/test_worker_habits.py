@@ -403,153 +403,11 @@ def test_own_losses_and_weights_on_torch(
         assert (result["status"], result["applied"]["cpu_1"]["why"]) == ("certified", None), result
 
 
-# What a step of torch changes beside the variables of Keras.
-OF_TORCH = """
-import keras
-import torch
-from keras import layers
-
-
-class Adding(keras.Model):
-    def __init__(self, *parts):
-        super().__init__(*parts)
-        self.steps = 0
-
-    def train_step(self, data):
-        x, y = data
-        loss = self.compute_loss(y=y, y_pred=self(x, training=True))
-        loss.backward()
-        self.steps += 1
-        if self.steps % 3 == 0:
-            variables = self.trainable_weights
-            with torch.no_grad():
-                self.optimizer.apply([each.value.grad for each in variables], variables)
-            self.zero_grad()
-        return {"loss": loss.detach()}
-
-
-class Centred(layers.Layer):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("centre", torch.zeros(4))
-        self.kept = {"scale": torch.ones(())}
-
-    def call(self, inputs, training=None):
-        if training and not isinstance(inputs, keras.KerasTensor):
-            with torch.no_grad():
-                self.centre += 0.5 * inputs.mean(0)
-                self.kept["scale"] = self.kept["scale"] * 0.5
-        return (inputs - self.centre) * self.kept["scale"]
-
-    def compute_output_shape(self, shape):
-        return shape
-
-
-class WithModules(keras.Model):
-    def __init__(self, module):
-        super().__init__()
-        self.inner = layers.LSTM(4)
-        self.module = module
-        self.last = layers.Dense(1)
-
-    def call(self, inputs, training=None):
-        return self.last(self.module(self.inner(inputs)))
-
-
-class OwnSteps(keras.Model):
-    def train_step(self, data):
-        x, y = data
-        self.own.zero_grad()
-        loss = self.compute_loss(y=y, y_pred=self(x, training=True))
-        loss.backward()
-        self.own.step()
-        return {"loss": loss.detach()}
-
-
-def compiled(kind, *between):
-    inputs = layers.Input((3, 3))
-    outputs = layers.LSTM(4)(inputs)
-    for layer in between:
-        outputs = layer(outputs)
-    model = kind(inputs, layers.Dense(1)(outputs))
-    model.compile("adam", "mse")
-    return model
-
-
-def called(module):
-    torch.manual_seed(0)
-    model = WithModules(module)
-    model(torch.zeros((2, 3, 3)))
-    model.compile("adam", "mse")
-    return model
-
-
-def adding():
-    return compiled(Adding)
-
-
-class OfTorch(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.inner = layers.GRU(4, return_sequences=True)
-        self.module = torch.nn.LSTM(4, 4, batch_first=True)
-        self.last = layers.Dense(1)
-
-    def call(self, inputs):
-        return self.last(self.module(self.inner(inputs))[0][:, -1])
-
-
-def beside_torch():
-    torch.manual_seed(0)
-    model = OfTorch()
-    model(torch.zeros((2, 3, 3)))
-    model.compile("adam", "mse")
-    return model
-
-
-def hooked():
-    model = compiled(keras.Model)
-    lstm = model.layers[1]
-    lstm.cell.recurrent_kernel.value.register_hook(lambda gradient: gradient / 2)
-    return model
-
-
-def hooked_layer():
-    model = compiled(keras.Model)
-    model.layers[1].register_forward_hook(lambda layer, inputs, outputs: 2 * outputs)
-    return model
-
-
-def hooked_cell():
-    model = compiled(keras.Model)
-    model.layers[1].cell.register_forward_pre_hook(lambda cell, inputs: None)
-    return model
-
-
-def centred():
-    return compiled(keras.Model, Centred())
-
-
-def normalized():
-    return called(layers.TorchModuleWrapper(torch.nn.BatchNorm1d(4)))
-
-
-def dropped():
-    return called(torch.nn.Dropout(0.5))
-
-
-def own_optimizer():
-    model = compiled(OwnSteps)
-    model.own = torch.optim.Adam([each.value for each in model.trainable_variables])
-    return model
-"""
-
-
 def test_what_torch_keeps_is_set_back_and_its_optimizers_are_refused(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    file = folder / "of_torch.py"
-    write(folder, {file.name: OF_TORCH})
+    file = MODELS.with_name("of_torch.py")
+    lines = file.read_text().splitlines()
     hooked = ("hooked", "hooked_layer", "hooked_cell")
     names = ("centred", "normalized", "dropped", "own_optimizer", "beside_torch", *hooked)
     asked = ("keras", "native")
@@ -557,7 +415,7 @@ def test_what_torch_keeps_is_set_back_and_its_optimizers_are_refused(
     made = answer_of("keras3_torch", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)
     certificates = dict(zip(names, made, strict=True))
     for result in certificates.pop("own_optimizer")["implementations"].values():
-        (line,) = [n for n, each in enumerate(OF_TORCH.splitlines(), 1) if "own.step()" in each]
+        (line,) = [number for number, text in enumerate(lines, 1) if "own.step()" in text]
         said = f"{file}, line {line}: train_step applies an optimizer of its own, Adam: only that "
         assert result["why"].startswith(said), result
     kernels = {
@@ -587,29 +445,50 @@ def test_what_torch_keeps_is_set_back_and_its_optimizers_are_refused(
     assert found == {"adding": [True, False], "centred": [True, False]}
 
 
-MEANS = """
+OF_JAX = """
 import keras
+import numpy
 from keras import layers
 
 
-def build():
+class Normalized(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.LSTM(4)
+        self.normalization = layers.BatchNormalization()
+        self.last = layers.Dense(1)
+
+    def call(self, inputs, training=None):
+        return self.last(self.normalization(self.inner(inputs)))
+
+
+def means():
     model = keras.Sequential([layers.Input((3, 3)), layers.LSTM(4), layers.Dense(1)])
     model.compile(keras.optimizers.Adam(0.01, use_ema=True), "mse")
+    return model
+
+
+def not_told():
+    model = Normalized()
+    model(numpy.zeros((2, 3, 3)))
+    model.compile("adam", "mse")
     return model
 """
 
 
-def test_a_training_goes_on_after_weights_became_their_means_on_jax(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    file = folder / "means.py"
-    write(folder, {file.name: MEANS})
-    job = job_of("build", folder, file, ("keras",), "keras3_jax")
+def test_habits_of_jax(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A training goes on after weights became their means, and layers inside a model are not told
+    of the training unless the model does."""
+    file = folder / "of_jax.py"
+    write(folder, {file.name: OF_JAX})
+    jobs = [job_of(name, folder, file, ("keras",), "keras3_jax") for name in ("means", "not_told")]
     # A further `fit` follows the steps whose changes are compared.
     script = f"{CERTIFY}certify.CHANGED_STEPS = 3\n{ALL_CERTIFICATES[len(CERTIFY) :]}"
-    made = answer_of("keras3_jax", script, json.dumps([job]), temporary=tmp_path_factory)
-    result = made[0]["implementations"]["keras"]
-    assert result["status"] == "certified", result["why"]
+    made = answer_of("keras3_jax", script, json.dumps(jobs), temporary=tmp_path_factory)
+    for certificate in made:
+        result = certificate["implementations"]["keras"]
+        assert result["status"] == "certified", result["why"]
+        assert result["applied"]["cpu_1"]["off"] == 0, result["applied"]
 
 
 OF_TENSORFLOW = """

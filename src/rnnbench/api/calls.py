@@ -29,7 +29,6 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-FILES = (".yaml", ".yml", ".npz")
 SNAKEFILE = """module rnnbench:
     snakefile: "{}"
     config: config
@@ -77,7 +76,8 @@ def compare(
     - `budget`: how long to measure, in seconds, after the certificate.
     - `loss`, `optimizer`: if `build` does not compile the model: the name of a loss or
       ``"mine.py:loss"``, and the name of an optimizer.
-    - `overrides`: Hydra overrides of the experiment, such as ``"model.batch=64"``.
+    - `overrides`: Hydra overrides of the experiment, such as ``"model.batch=64"``. Files that they
+      name are relative to the project's folder.
     - `project`: the folder with the results. Without it, the current folder or one above it that is
       a project, such as a checkout of rnnbench. A folder that does not exist is made.
 
@@ -93,7 +93,7 @@ def compare(
         data=None if data is None else file_of_data(data, kept),
         loss=_named(loss),
         optimizer=optimizer,
-        overrides=_listed(overrides, _override),
+        overrides=_listed(overrides, _plain),
         budget=_plain(budget),
     )
     with chdir(folder):
@@ -122,17 +122,8 @@ def _plain(given: Any) -> Any:
 def _named(given: Any) -> Any:
     """A name, or the absolute path of a file, because the current folder changes."""
     given = _plain(given)
-    is_file = isinstance(given, str) and (".py:" in given or given.endswith(FILES))
+    is_file = isinstance(given, str) and (".py:" in given or given.endswith((".yaml", ".yml")))
     return str(Path(given).expanduser().absolute()) if is_file else given
-
-
-def _override(given: Any) -> Any:
-    """An override, with the absolute paths of the files that its value names."""
-    given = _plain(given)
-    if not isinstance(given, str):
-        return given
-    key, sign, value = given.partition("=")
-    return f"{key}{sign}{','.join(map(_named, value.split(',')))}"
 
 
 @_alone

@@ -88,6 +88,11 @@ class Session(KerasSession):
     # XLA would compile another step for ``train_on_batch``.
     train_batch = KerasSession.fit_batch
 
+    def called_in_step(self):
+        # Not the model itself, which would tell all layers inside that they are trained (Keras
+        # 3.15, ``Layer.stateless_call``).
+        return self.model.call
+
     def loss_gradients(self):
         variables = self.model.trainable_variables
 

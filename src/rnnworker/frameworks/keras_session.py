@@ -438,8 +438,12 @@ class KerasSession(KerasWeights, KerasTraining):
         settings = {"training": True}
         if not getattr(self.model, "_call_has_training_arg", True):
             settings = {}  # Keras 3 passes it only to a `call` that takes it
-        predicted = self.model(x, **settings)
+        predicted = self.called_in_step()(x, **settings)
         return self.compute_loss(x=x, y=y, y_pred=predicted, sample_weight=sample_weight)
+
+    def called_in_step(self):
+        """What a training step calls with its inputs."""
+        return self.model
 
     def compute_loss(self, **batch):
         return self.model.compute_loss(**batch)

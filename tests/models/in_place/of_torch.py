@@ -1,0 +1,139 @@
+"""Models whose training step changes more than the variables of Keras, on torch."""
+
+import keras
+import torch
+from keras import layers
+
+
+class Adding(keras.Model):
+    def __init__(self, *parts):
+        super().__init__(*parts)
+        self.steps = 0
+
+    def train_step(self, data):
+        x, y = data
+        loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+        loss.backward()
+        self.steps += 1
+        if self.steps % 3 == 0:
+            variables = self.trainable_weights
+            with torch.no_grad():
+                self.optimizer.apply([each.value.grad for each in variables], variables)
+            self.zero_grad()
+        return {"loss": loss.detach()}
+
+
+class Centred(layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(4))
+        self.kept = {"scale": torch.ones(())}
+
+    def call(self, inputs, training=None):
+        if training and not isinstance(inputs, keras.KerasTensor):
+            with torch.no_grad():
+                self.centre += 0.5 * inputs.mean(0)
+                self.kept["scale"] = self.kept["scale"] * 0.5
+        return (inputs - self.centre) * self.kept["scale"]
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+class WithModules(keras.Model):
+    def __init__(self, module):
+        super().__init__()
+        self.inner = layers.LSTM(4)
+        self.module = module
+        self.last = layers.Dense(1)
+
+    def call(self, inputs, training=None):
+        return self.last(self.module(self.inner(inputs)))
+
+
+class OwnSteps(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        self.own.zero_grad()
+        loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+        loss.backward()
+        self.own.step()
+        return {"loss": loss.detach()}
+
+
+def compiled(kind, *between):
+    inputs = layers.Input((3, 3))
+    outputs = layers.LSTM(4)(inputs)
+    for layer in between:
+        outputs = layer(outputs)
+    model = kind(inputs, layers.Dense(1)(outputs))
+    model.compile("adam", "mse")
+    return model
+
+
+def called(module):
+    torch.manual_seed(0)
+    model = WithModules(module)
+    model(torch.zeros((2, 3, 3)))
+    model.compile("adam", "mse")
+    return model
+
+
+def adding():
+    return compiled(Adding)
+
+
+class OfTorch(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.GRU(4, return_sequences=True)
+        self.module = torch.nn.LSTM(4, 4, batch_first=True)
+        self.last = layers.Dense(1)
+
+    def call(self, inputs):
+        return self.last(self.module(self.inner(inputs))[0][:, -1])
+
+
+def beside_torch():
+    torch.manual_seed(0)
+    model = OfTorch()
+    model(torch.zeros((2, 3, 3)))
+    model.compile("adam", "mse")
+    return model
+
+
+def hooked():
+    model = compiled(keras.Model)
+    lstm = model.layers[1]
+    lstm.cell.recurrent_kernel.value.register_hook(lambda gradient: gradient / 2)
+    return model
+
+
+def hooked_layer():
+    model = compiled(keras.Model)
+    model.layers[1].register_forward_hook(lambda layer, inputs, outputs: 2 * outputs)
+    return model
+
+
+def hooked_cell():
+    model = compiled(keras.Model)
+    model.layers[1].cell.register_forward_pre_hook(lambda cell, inputs: None)
+    return model
+
+
+def centred():
+    return compiled(keras.Model, Centred())
+
+
+def normalized():
+    return called(layers.TorchModuleWrapper(torch.nn.BatchNorm1d(4)))
+
+
+def dropped():
+    return called(torch.nn.Dropout(0.5))
+
+
+def own_optimizer():
+    model = compiled(OwnSteps)
+    model.own = torch.optim.Adam([each.value for each in model.trainable_variables])
+    return model
