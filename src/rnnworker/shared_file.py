@@ -2,16 +2,16 @@
 
 import contextlib
 import os
-from typing import Union
+import pathlib
 
 
-def timing_lock() -> str:
-    """Returns the path of the lock file of this host, regardless of the user's temporary folder."""
+def timing_lock() -> pathlib.Path:
+    """Returns the lock file of this host, regardless of the user's temporary folder."""
     path = os.environ.get("RNNBENCH_TIMING_LOCK", "/tmp/rnnbench-timing.lock")
-    return os.path.expandvars(path)
+    return pathlib.Path(os.path.expandvars(path))
 
 
-def open_shared(path: Union[str, "os.PathLike[str]"]) -> int:
+def open_shared(path: pathlib.Path) -> int:
     """Returns a descriptor of the file `path`, made with mode 0666 if it is missing, so that
     another user can lock it too. Raises OSError if it cannot be opened."""
     # In a sticky folder Linux refuses O_CREAT on another user's file, so try without it first.

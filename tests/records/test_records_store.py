@@ -35,7 +35,6 @@ from rnnbench.records.store import (
     record_files,
     site_folders,
     strict_loads,
-    timing_lock,
     why_not_tracked,
     write_bytes,
     write_json,
@@ -289,14 +288,6 @@ def test_sites_are_those_of_the_results_and_then_the_imported_ones(results: Path
     assert imported_machines(results) == frozenset()
     write_record(results / "imported", make_record(machine="away-1"))
     assert imported_machines(results) == {"away-1"}
-
-
-def test_the_lock_of_timing_can_be_elsewhere(monkeypatch) -> None:
-    monkeypatch.setenv("PLACE", "/scratch")
-    monkeypatch.setenv("RNNBENCH_TIMING_LOCK", "$PLACE/lock")
-    assert timing_lock() == Path("/scratch/lock")
-    monkeypatch.delenv("RNNBENCH_TIMING_LOCK")
-    assert timing_lock() == Path("/tmp/rnnbench-timing.lock")
 
 
 @pytest.mark.parametrize(

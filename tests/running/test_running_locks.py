@@ -101,7 +101,7 @@ def test_a_lock_of_the_host_can_be_taken_by_another_user(tmp_path: Path) -> None
     try:
         with locks.locked(tmp_path / "controller"):
             pass
-        os.close(open_shared(str(tmp_path / "bundle")))
+        os.close(open_shared(tmp_path / "bundle"))
     finally:
         os.umask(before)
     for name in ("controller", "bundle"):

@@ -16,10 +16,11 @@ from rnnbench.commands.results import retry
 from rnnbench.errors import RecordError, RunError
 from rnnbench.records.plan_file import read_rounds
 from rnnbench.records.rounds import Result, read_records, results_in
-from rnnbench.records.store import Place, read_record, timing_lock, write_json
+from rnnbench.records.store import Place, read_record, write_json
 from rnnbench.running import round as measuring
 from rnnworker import measuring as loop
 from rnnworker import proc_files
+from rnnworker.shared_file import timing_lock
 from tests.factory import as_run, phase_of, put
 from tests.running.alone import results, train
 
@@ -381,5 +382,6 @@ def test_there_is_one_timing_lock_per_host_by_default(monkeypatch: pytest.Monkey
     monkeypatch.delenv("RNNBENCH_TIMING_LOCK", raising=False)
     monkeypatch.setenv("TMPDIR", "/elsewhere")
     assert timing_lock() == Path("/tmp/rnnbench-timing.lock")
-    monkeypatch.setenv("RNNBENCH_TIMING_LOCK", "/x/lock")
+    monkeypatch.setenv("PLACE", "/x")
+    monkeypatch.setenv("RNNBENCH_TIMING_LOCK", "$PLACE/lock")
     assert timing_lock() == Path("/x/lock")

@@ -21,10 +21,11 @@ from rnnbench.datasets.provide import provide, read_dataset
 from rnnbench.errors import say
 from rnnbench.planning.plan import Plan, write_plan
 from rnnbench.records.rounds import round_file
-from rnnbench.records.store import Place, timing_lock, write_json
+from rnnbench.records.store import Place, write_json
 from rnnbench.running import host_check
 from rnnbench.sources.certificates import lacking
 from rnnbench.tracking.store import say_if_unusable
+from rnnworker.shared_file import timing_lock
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 

@@ -18,7 +18,8 @@ from rnnbench.grid.overrides import SourceOf, key_of
 from rnnbench.grid.values import typed
 from rnnbench.project import SETTINGS, settings
 from rnnbench.records.plan_file import Run
-from rnnbench.records.store import Place, read_json, timing_lock, write_json
+from rnnbench.records.store import Place, read_json, write_json
+from rnnworker.shared_file import timing_lock
 
 TURNS = 0.6  # share of a round's time
 Text = Annotated[str, Meta(pattern=".", description="not an empty one")]

@@ -25,13 +25,14 @@ from rnnbench.planning import digests
 from rnnbench.planning.digests import serving_digest, worker_files
 from rnnbench.planning.plan import Prediction, code_of
 from rnnbench.records.plan_file import PlannedCertificate, read_certificates
-from rnnbench.records.store import Place, as_kind, read_json, timing_lock, write_json
+from rnnbench.records.store import Place, as_kind, read_json, write_json
 from rnnbench.running.certificates import certify as make_certificate
 from rnnbench.running.progress import print_progress
 from rnnbench.running.verdict import LESS_MEMORY
 from rnnbench.sources.certificates import Certificate
 from rnnworker.forked_workers import Importers
 from rnnworker.options import is_user_file
+from rnnworker.shared_file import timing_lock
 from rnnworker.user_functions import OUT_OF_MEMORY
 
 PR_SET_PDEATHSIG = 1

@@ -36,11 +36,11 @@ from rnnbench.prediction.messages import (
     Timed,
 )
 from rnnbench.records.predictions import ChosenRuntime
-from rnnbench.records.store import timing_lock
 from rnnbench.running.worker import job_of
 from rnnserve import FULL_PRECISION
 from rnnworker.forked_workers import Forked, Importer
 from rnnworker.members import Member, end_process
+from rnnworker.shared_file import timing_lock
 from rnnworker.workers import WORKER, environment_of
 
 TURN = 0.06  # seconds of a turn, at least one call

@@ -23,7 +23,6 @@ import msgspec
 from rnnbench.errors import RecordError
 from rnnbench.plain_text import may_hold_controls, plain
 from rnnbench.records.record import Record
-from rnnworker import shared_file
 
 IMPORTED = "imported"  # the folder in the results folder of what came from other machines
 # Folders of a results folder that are not sites.
@@ -53,11 +52,6 @@ class Place:
     @property
     def folder(self) -> Path:
         return self.results / self.site / self.experiment
-
-
-def timing_lock() -> Path:
-    """The lock file of this host, which bundles share."""
-    return Path(shared_file.timing_lock())
 
 
 def write_json(path: Path, data: Any) -> None:
