@@ -378,15 +378,17 @@ def test_each_training_begins_anew_with_what_only_tensorflow_knows_or_is_refused
         assert not trained_nothing, name
 
 
-def test_an_optimizer_inside_another_one_begins_anew_on_torch(
+def test_a_training_begins_anew_on_torch(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    file = folder / "of_its_own_on_torch.py"
-    write(folder, {file.name: OF_ITS_OWN})
-    job = job_of("in_two_parts", folder, file, framework="keras3_torch")
-    arguments = (json.dumps(job["config"]), file, '["in_two_parts"]', folder / "data.npz")
-    found = answer_of("keras3_torch", AGAIN, *arguments, temporary=tmp_path_factory)
-    assert found == {"in_two_parts": [True, False]}
+    write(folder, {"of_its_own.py": OF_ITS_OWN})
+    of_torch = MODELS.with_name("of_torch.py")
+    cases = ((folder / "of_its_own.py", ["in_two_parts"]), (of_torch, ["adding", "warmed"]))
+    for file, names in cases:
+        job = job_of(names[0], folder, file, framework="keras3_torch")
+        arguments = (json.dumps(job["config"]), file, json.dumps(names), folder / "data.npz")
+        found = answer_of("keras3_torch", AGAIN, *arguments, temporary=tmp_path_factory)
+        assert found == {name: [True, False] for name in names}
 
 
 def test_own_losses_and_weights_on_torch(
@@ -409,7 +411,7 @@ def test_what_torch_keeps_is_set_back_and_its_optimizers_are_refused(
     file = MODELS.with_name("of_torch.py")
     lines = file.read_text().splitlines()
     hooked = ("hooked", "hooked_layer", "hooked_cell")
-    names = ("centred", "normalized", "dropped", "own_optimizer", "beside_torch", *hooked)
+    names = ("centred", "warmed", "normalized", "dropped", "own_optimizer", "beside_torch", *hooked)
     asked = ("keras", "native")
     jobs = [job_of(name, folder, file, asked, framework="keras3_torch") for name in names]
     made = answer_of("keras3_torch", ALL_CERTIFICATES, json.dumps(jobs), temporary=tmp_path_factory)

@@ -16,6 +16,7 @@ from rnnworker.frameworks.keras_training import bounds
 from rnnworker.recurrent.composed import flat
 
 MARK = "a recurrent module of torch"
+LIBRARIES = (*PACKAGES, "torch", "numpy", "builtins")
 
 
 class Session(KerasSession):
@@ -145,34 +146,43 @@ class Session(KerasSession):
         self._set_back()
 
     def _keeps(self):
-        """[(dict or list, key, value, copy of a tensor)] of what an eager step may change beside
-        variables: the buffers of torch's modules, and tensors and numbers in attributes of the
-        author's own."""
+        """[(dict or list, key, value, copy of a tensor or an array)] of what an eager step may
+        change beside variables: the buffers of torch's modules; and tensors, arrays, numbers and
+        booleans in attributes of the author's own, also inside dicts, lists and other objects."""
         torch = self.torch
         # The certificate sets these itself, and resets meanwhile.
         rates = random_layers.turned_off(self.model, self.keras.layers)
         rates = {(id(layer), name) for layer, name, _ in rates}
+        seen = set()
 
         def kept(holder, items):
             for key, value in items:
                 if isinstance(value, torch.Tensor):
                     yield holder, key, value, value.detach().clone()
-                elif isinstance(value, dict):
-                    yield from kept(value, value.items())
-                elif isinstance(value, list):
-                    yield from kept(value, enumerate(value))
-                elif type(value) in (int, float):
+                elif isinstance(value, numpy.ndarray):
+                    yield holder, key, value, value.copy()
+                elif type(value) in (bool, int, float):
                     yield holder, key, value, None
+                elif id(value) in seen or isinstance(value, torch.nn.Module):
+                    continue
+                elif isinstance(value, (dict, list)):
+                    seen.add(id(value))
+                    items = enumerate(value) if isinstance(value, list) else value.items()
+                    yield from kept(value, items)
+                elif hasattr(value, "__dict__") and not _is_of_a_library(value):
+                    seen.add(id(value))
+                    yield from kept(vars(value), vars(value).items())
 
+        of_keras = vars(self.keras.Model())
         for module in self._modules():
             yield from kept(module._buffers, module._buffers.items())
-            if type(module).__module__.partition(".")[0] in (*PACKAGES, "torch"):
+            if _is_of_a_library(module):
                 continue
             own = vars(module)
             items = [
                 (name, own[name])
                 for name in own
-                if not name.startswith("_") and (id(module), name) not in rates
+                if name not in of_keras and (id(module), name) not in rates
             ]
             yield from kept(own, items)
 
@@ -187,7 +197,7 @@ class Session(KerasSession):
         with self.torch.no_grad():
             for holder, key, value, copy in self._kept:
                 if copy is not None:
-                    value.copy_(copy)
+                    value[...] = copy
                 holder[key] = value
 
     def reset(self):
@@ -282,6 +292,11 @@ def _is_marked(event):
             return True
         event = event.cpu_parent
     return False
+
+
+def _is_of_a_library(value):
+    """Whether the class of `value` is Python's, or of a package that every build has."""
+    return type(value).__module__.partition(".")[0] in LIBRARIES
 
 
 def onednn_version(build_info):

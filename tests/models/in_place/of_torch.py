@@ -40,6 +40,34 @@ class Centred(layers.Layer):
         return shape
 
 
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+
+class Warmed(layers.Layer):
+    """Gives less of the first three batches that it is trained with."""
+
+    def __init__(self):
+        super().__init__()
+        self.has_begun = False
+        self._batches = Counter()
+
+    def call(self, inputs, training=None):
+        factor = 1.0
+        if training and not isinstance(inputs, keras.KerasTensor):
+            if not self.has_begun:
+                factor = 0.5
+            elif self._batches.count < 3:
+                factor = 0.75
+            self.has_begun = True
+            self._batches.count += 1
+        return factor * inputs
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
 class WithModules(keras.Model):
     def __init__(self, module):
         super().__init__()
@@ -123,6 +151,10 @@ def hooked_cell():
 
 def centred():
     return compiled(keras.Model, Centred())
+
+
+def warmed():
+    return compiled(keras.Model, Warmed())
 
 
 def normalized():
