@@ -496,8 +496,3 @@ def layouts_named(name: str) -> list[Layout]:
             "train with another cell.",
         )
     return known
-
-
-def order_in_words(layout: Layout) -> str:
-    """The order of the gates in an array, for people: ``i, g, f, o``."""
-    return ", ".join(layout.order)
