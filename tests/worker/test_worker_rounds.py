@@ -112,7 +112,8 @@ def test_all_members_train_as_often(run, names: str) -> None:
     emit("answer", words=handshake())
     """
     members = {name: script.format("evaluate" if name == "e" else "train") for name in names}
-    outcomes = run(members, share=Share(0.99, most_seconds=1.0))
+    # However long the machine makes a training, a share this large needs a further one.
+    outcomes = run(members, share=Share(0.9999))
     answers = {}
     for name, outcome in outcomes.items():
         events = [event for event in outcome.events if event["event"] == "answer"]
@@ -123,7 +124,7 @@ def test_all_members_train_as_often(run, names: str) -> None:
         assert answers["a"] == "go"
     else:
         assert answers["a"] == answers["b"] != "go" and answers["e"] == "go"
-        assert 1 <= int(answers["a"].split()[1]) <= 4
+        assert int(answers["a"].split()[1]) >= 1
 
 
 def test_the_seed_determines_the_order(run) -> None:
