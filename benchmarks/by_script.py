@@ -50,10 +50,11 @@ from rnnbench.datasets.provide import provide, read_dataset  # noqa: E402
 from rnnbench.planning.plan import Run  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
 from rnnbench.records.record import Record  # noqa: E402
-from rnnbench.records.store import Place, timing_lock  # noqa: E402
+from rnnbench.records.store import Place  # noqa: E402
 from rnnbench.running.round import measure  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 from rnnworker import processors  # noqa: E402
+from rnnworker.shared_file import timing_lock  # noqa: E402
 from rnnworker.workers import environment_of  # noqa: E402
 
 SCRIPTS: dict[str, tuple[str, str]] = {

@@ -31,7 +31,6 @@ from rnnbench.builds.pins import build_of  # noqa: E402
 from rnnbench.datasets.provide import provide, read_dataset  # noqa: E402
 from rnnbench.planning.plan import Run  # noqa: E402
 from rnnbench.planning.planner import make_plan  # noqa: E402
-from rnnbench.records.store import timing_lock  # noqa: E402
 from rnnbench.running import worker  # noqa: E402
 from rnnbench.running.assemble import turns  # noqa: E402
 from rnnbench.running.worker import Outcome, supervise  # noqa: E402
@@ -39,6 +38,7 @@ from rnnbench.tables.effects import effects  # noqa: E402
 from rnnbench.tables.stats import mean_interval  # noqa: E402
 from rnnworker import forked_workers  # noqa: E402
 from rnnworker.frameworks.names import FRAMEWORKS  # noqa: E402
+from rnnworker.shared_file import timing_lock  # noqa: E402
 
 KINDS = {"forked_0": True, "forked_1": True, "started_0": False, "started_1": False}
 
