@@ -527,6 +527,11 @@ import tensorflow
 from keras import layers
 
 
+@tensorflow.RegisterGradient("Reversed")  # TensorFlow refuses a second one of this name
+def reversed_gradient(op, gradient):
+    return -gradient
+
+
 class Traced(keras.Model):
     def __init__(self):
         super().__init__()
@@ -726,6 +731,7 @@ FILES = [
         {"shape": "3, 5"},
         ":build: the model takes samples of the shape (3, 5), and x_train has (3, 3)",
     ),
+    ({"before": "import warnings; warnings.simplefilter('error')"}, None),
     ({"argument": "shape"}, ":build needs shape: give it a default; rnnbench gives only keras, "),
     ({"after": "; model.run_eagerly = True"}, f"{COMPILES}run_eagerly=True: "),
     ({"after": "; model.steps_per_execution = 2"}, f"{COMPILES}steps_per_execution=2: "),
