@@ -603,6 +603,7 @@ def applied(trial: Trial, tolerance: Tolerance) -> Json:
         result["why"] = OWN_STEP
         return result
     trial.session.load_weights(trial.weights)
+    trial.session.reset()
     with trial.session.without_randomness():
         # The error of a model that cannot be trained is its own; on jax, Keras then loses weights.
         for samples in first_batches(trial.session.arrays, trial.config, 1):
