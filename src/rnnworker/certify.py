@@ -599,11 +599,16 @@ def applied(trial: Trial, tolerance: Tolerance) -> Json:
         "worst": None,
         "why": None,
     }
+    if keras_checks.has_own_step(trial.session):
+        result["why"] = OWN_STEP
+        return result
+    trial.session.load_weights(trial.weights)
+    trial.session.reset()
+    with trial.session.without_randomness():
+        # The error of a model that cannot be trained is its own; on jax, Keras then loses weights.
+        for samples in first_batches(trial.session.arrays, trial.config, 1):
+            trial.session.train_batch(*samples)
     try:
-        if keras_checks.has_own_step(trial.session):
-            result["why"] = OWN_STEP
-            return result
-        trial.session.load_weights(trial.weights)
         steps = applied_steps(trial.weights, trial.is_long)
         batches = first_batches(trial.session.arrays, trial.config, steps)
         with trial.session.without_randomness():

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import traceback
+import warnings
 import zlib
 from types import FrameType, ModuleType
 from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
@@ -88,14 +89,15 @@ def from_file(path: str, prefix: str = USER_MODULE_PREFIX) -> ModuleType:
 @contextlib.contextmanager
 def as_program(program: str) -> Iterator[None]:
     """Lets the code of a file find in the block what ``python FILE`` would give it: no arguments on
-    the command line. Raises `Refusal` if it ends the program, or sets what a framework lets a
-    program set at its start only.
+    the command line. Which warnings it makes errors is its own affair, in the block only. Raises
+    `Refusal` if it ends the program, or sets what a framework lets a program set at its start only.
 
     `program`: the file, or the module."""
     before = sys.argv
     sys.argv = [program]
     try:
-        yield
+        with warnings.catch_warnings():
+            yield
     except SystemExit as error:
         fault = (
             "{}it ends the program, as argparse does without an argument that it needs: rnnbench "
@@ -122,6 +124,18 @@ def forget() -> None:
             are_users[top] = _is_users(top)
         if are_users[top]:
             del sys.modules[name]
+    _forget_gradients()
+
+
+def _forget_gradients() -> None:
+    """Lets a file register its gradients of TensorFlow again, which are refused a second time."""
+    for name in ("tensorflow", "tensorflow_core"):  # of TensorFlow 2, of 1.15
+        ops = sys.modules.get(name + ".python.framework.ops")
+        registry = getattr(getattr(ops, "_gradient_registry", None), "_registry", {})
+        for op, entry in list(registry.items()):
+            code = getattr(entry.get("type"), "__code__", None)
+            if code is not None and os.path.dirname(code.co_filename) in _folders:
+                del registry[op]
 
 
 def _is_users(name: str) -> bool:

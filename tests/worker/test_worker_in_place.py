@@ -226,7 +226,17 @@ SETTINGS = {
         ),
         "none": (["keras.utils.set_random_seed(5)"], None),
     },
+    "keras3_jax": {
+        "eager functions": (
+            ["import jax", "jax.config.update('jax_disable_jit', True)"],
+            "it sets eager functions to True, and this run has False: each build compiles its",
+        ),
+    },
     "keras3_torch": {
+        "tf32": (
+            ["import torch", "torch.set_float32_matmul_precision('high')"],
+            "it sets TF32 to in part, and this run has False: precision in the grid decides it",
+        ),
         "threads": (
             ["import torch", "torch.set_num_threads(2)"],
             "it sets threads to 2, and this run has 1: the device decides it: write "
@@ -265,7 +275,7 @@ for name, file in files.items():
             said[name].append(user_functions.one_line(error))
     os.environ.clear()
     os.environ.update(environment)
-    if name == "eager functions":
+    if name == "eager functions" and hasattr(session, "tensorflow"):
         session.tensorflow.config.run_functions_eagerly(False)
 print(json.dumps(said))
 """

@@ -17,9 +17,15 @@ DECIDED = {
     ),
     "threads": ("threads", "the device decides it: write device.threads={}"),
     "eager execution": ("disable_", "each build decides it"),
-    "eager functions": ("run_functions_eagerly", "each build compiles its functions"),
+    "eager functions": (
+        "run_functions_eagerly|jax_disable_jit",
+        "each build compiles its functions",
+    ),
     "XLA by default": ("set_jit", "build.jit_compile in the grid decides it"),
-    "TF32": ("tensor_float_32", "precision in the grid decides it: write precision=tf32"),
+    "TF32": (
+        "tensor_float_32|tf32|matmul_precision",
+        "precision in the grid decides it: write precision=float32 or precision=tf32",
+    ),
     "doubles in jax": ("x64", "precision in the grid decides it"),
 }
 # No session sets them back, and a process has several of one model.
@@ -56,6 +62,7 @@ def read(session):
     jax = getattr(session, "jax", None)
     if jax is not None:
         found["doubles in jax"] = jax.config.jax_enable_x64
+        found["eager functions"] = jax.config.jax_disable_jit
     return found
 
 

@@ -2,6 +2,7 @@
 the model is the author's own, with its layers, weights and names."""
 
 from rnnlayers import CannotCompute, recurrent_layers, use
+from rnnlayers.in_place import own_hook
 from rnnworker.arguments import DECIDED, Refusal
 from rnnworker.recorded import recording
 from rnnworker.recurrent.composed import flat, parts_of
@@ -54,9 +55,9 @@ def is_cell(keras, layer):
 
 
 def is_pair(keras, layer):
-    """Whether `layer` is a ``Bidirectional`` whose directions compute the same function of arrays
-    with the same shapes."""
-    if not isinstance(layer, keras.layers.Bidirectional):
+    """Whether `layer` is Keras's ``Bidirectional``, without a class or a hook of an author's, whose
+    directions compute the same function of arrays with the same shapes."""
+    if layer.__class__ is not keras.layers.Bidirectional or own_hook(layer):
         return False
     forward, backward = parts_of(layer).values()
     if None in (kind_of(keras, forward), kind_of(keras, backward)):

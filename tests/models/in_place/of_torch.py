@@ -89,9 +89,9 @@ class OwnSteps(keras.Model):
         return {"loss": loss.detach()}
 
 
-def compiled(kind, *between):
+def compiled(kind, *between, first=None):
     inputs = layers.Input((3, 3))
-    outputs = layers.LSTM(4)(inputs)
+    outputs = (first or layers.LSTM(4))(inputs)
     for layer in between:
         outputs = layer(outputs)
     model = kind(inputs, layers.Dense(1)(outputs))
@@ -146,6 +146,12 @@ def hooked_layer():
 def hooked_cell():
     model = compiled(keras.Model)
     model.layers[1].cell.register_forward_pre_hook(lambda cell, inputs: None)
+    return model
+
+
+def hooked_directions():
+    model = compiled(keras.Model, first=layers.Bidirectional(layers.LSTM(4)))
+    model.layers[1].register_forward_hook(lambda layer, inputs, outputs: 2 * outputs)
     return model
 
 

@@ -591,6 +591,21 @@ def without_training_argument():
     return model
 
 
+class Weighed(layers.Bidirectional):
+    """Multiplies the outputs of both directions by a weight of its own."""
+
+    def build(self, shape):
+        super().build(shape)
+        self.share = self.add_weight(shape=(), initializer="ones", name="share")
+
+    def call(self, sequences, initial_state=None, mask=None, training=None):
+        return 2 * self.share * super().call(sequences, initial_state, mask, training)
+
+
+def derived_bidirectional():
+    return sequential(Weighed(layers.LSTM(4)))
+
+
 def toggled():
     """Its only layer was called with ``return_sequences=True`` before."""
     lstm, last = sequential(layers.LSTM(4, return_sequences=True)).layers
