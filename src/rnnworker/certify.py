@@ -604,21 +604,19 @@ def applied(trial: Trial, tolerance: Tolerance) -> Json:
         return result
     trial.session.load_weights(trial.weights)
     trial.session.reset()
+    (first,) = first_batches(trial.session.arrays, trial.config, 1)
     with trial.session.without_randomness():
         # The error of a model that cannot be trained is its own; on jax, Keras then loses weights.
-        for samples in first_batches(trial.session.arrays, trial.config, 1):
-            trial.session.train_batch(*samples)
+        trial.session.train_batch(*first)
     try:
         steps = applied_steps(trial.weights, trial.is_long)
         batches = first_batches(trial.session.arrays, trial.config, steps)
         with trial.session.without_randomness():
             found = differences_of(trial.session, batches)
             off = [value for value in found if not value <= tolerance["gradients"]]
-            if off:
-                (first,) = first_batches(trial.session.arrays, trial.config, 1)
-                if draws_anew(trial.session, first, tolerance["gradients"]):
-                    result["why"] = OWN_DRAWS
-                    return result
+            if off and draws_anew(trial.session, first, tolerance["gradients"]):
+                result["why"] = OWN_DRAWS
+                return result
         worst = max(found)
         if numpy.isfinite(worst):
             result["worst"] = worst

@@ -121,7 +121,7 @@ def forget() -> None:
     for name in list(sys.modules):
         top = name.partition(".")[0]
         if top not in are_users:
-            are_users[top] = _is_users(top)
+            are_users[top] = is_of_user(top)
         if are_users[top]:
             del sys.modules[name]
     _forget_gradients()
@@ -134,11 +134,11 @@ def _forget_gradients() -> None:
         registry = getattr(getattr(ops, "_gradient_registry", None), "_registry", {})
         for op, entry in list(registry.items()):
             code = getattr(entry.get("type"), "__code__", None)
-            if code is not None and os.path.dirname(code.co_filename) in _folders:
+            if code is not None and _is_beside(code.co_filename):
                 del registry[op]
 
 
-def _is_users(name: str) -> bool:
+def is_of_user(name: str) -> bool:
     """Whether the imported module of this top-level name is in the folder of a user's file."""
     file = vars(sys.modules.get(name) or object).get("__file__")  # `getattr` loads a lazy module
     if not file or name in ("rnnworker", "rnnlayers"):
@@ -164,7 +164,12 @@ def is_of_model(frame: FrameType) -> bool:
     name = str(frame.f_globals.get("__name__"))
     if name.startswith(MODELS):
         return True
-    return os.path.dirname(os.path.abspath(frame.f_code.co_filename)) in _folders
+    return _is_beside(frame.f_code.co_filename)
+
+
+def _is_beside(file: str) -> bool:
+    """Whether `file` is in the folder of a user's file."""
+    return os.path.dirname(os.path.abspath(file)) in _folders
 
 
 def needed(function: Callable[..., Any]) -> Tuple[Optional[int], List[str]]:

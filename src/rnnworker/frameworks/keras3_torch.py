@@ -9,14 +9,13 @@ import re
 import numpy
 
 from rnnlayers.which_keras import PACKAGES
-from rnnworker import attest, precision, trees
+from rnnworker import attest, precision, trees, user_functions
 from rnnworker.frameworks import keras_checks, random_layers
 from rnnworker.frameworks.keras_session import KerasSession
 from rnnworker.frameworks.keras_training import bounds
 from rnnworker.recurrent.composed import flat
 
 MARK = "a recurrent module of torch"
-LIBRARIES = (*PACKAGES, "torch", "numpy", "builtins")
 
 
 class Session(KerasSession):
@@ -148,35 +147,33 @@ class Session(KerasSession):
     def _keeps(self):
         """[(dict or list, key, value, copy of a tensor or an array)] of what an eager step may
         change beside variables: the buffers of torch's modules; and tensors, arrays, numbers and
-        booleans in attributes of the author's own, also inside dicts, lists and other objects."""
-        torch = self.torch
+        booleans in attributes of the author's own, also inside dicts, lists and objects of the
+        author's."""
         # The certificate sets these itself, and resets meanwhile.
         rates = random_layers.turned_off(self.model, self.keras.layers)
         rates = {(id(layer), name) for layer, name, _ in rates}
+        # A name of its own: Keras would count it among the models that it names.
+        of_keras = vars(self.keras.Model(name="attributes"))
         seen = set()
 
         def kept(holder, items):
             for key, value in items:
-                if isinstance(value, torch.Tensor):
-                    yield holder, key, value, value.detach().clone()
-                elif isinstance(value, numpy.ndarray):
-                    yield holder, key, value, value.copy()
+                if isinstance(value, (self.torch.Tensor, numpy.ndarray)):
+                    yield holder, key, value, self._copied(value)
                 elif type(value) in (bool, int, float):
                     yield holder, key, value, None
-                elif id(value) in seen or isinstance(value, torch.nn.Module):
-                    continue
-                elif isinstance(value, (dict, list)):
+                elif id(value) not in seen:
                     seen.add(id(value))
-                    items = enumerate(value) if isinstance(value, list) else value.items()
-                    yield from kept(value, items)
-                elif hasattr(value, "__dict__") and not _is_of_a_library(value):
-                    seen.add(id(value))
-                    yield from kept(vars(value), vars(value).items())
+                    if isinstance(value, dict):
+                        yield from kept(value, value.items())
+                    elif isinstance(value, list):
+                        yield from kept(value, enumerate(value))
+                    elif hasattr(value, "__dict__") and self._is_of_author(value):
+                        yield from kept(vars(value), vars(value).items())
 
-        of_keras = vars(self.keras.Model())
         for module in self._modules():
             yield from kept(module._buffers, module._buffers.items())
-            if _is_of_a_library(module):
+            if type(module).__module__.partition(".")[0] in (*PACKAGES, "torch"):
                 continue
             own = vars(module)
             items = [
@@ -185,6 +182,23 @@ class Session(KerasSession):
                 if name not in of_keras and (id(module), name) not in rates
             ]
             yield from kept(own, items)
+
+    def _copied(self, value):
+        """A copy of a tensor or an array; None if it cannot be written to, because it is read-only
+        or, as torch's ``expand`` makes it, has one entry at several places."""
+        if isinstance(value, numpy.ndarray):
+            return value.copy() if value.flags.writeable else None
+        if value.layout is self.torch.strided:
+            steps = zip(value.stride(), value.shape)
+            if any(not step and size > 1 for step, size in steps):
+                return None
+        return value.detach().clone()
+
+    def _is_of_author(self, value):
+        """Whether `value` is an object of a class in the model's file or beside it."""
+        if isinstance(value, (type, self.torch.nn.Module)):  # `_modules` has these
+            return False
+        return user_functions.is_of_user(type(value).__module__.partition(".")[0])
 
     def _modules(self):
         """The layers of the model and the modules of torch inside them, each once."""
@@ -196,8 +210,10 @@ class Session(KerasSession):
     def _set_back(self):
         with self.torch.no_grad():
             for holder, key, value, copy in self._kept:
-                if copy is not None:
+                if isinstance(copy, numpy.ndarray):
                     value[...] = copy
+                elif copy is not None:
+                    value.copy_(copy)
                 holder[key] = value
 
     def reset(self):
@@ -292,11 +308,6 @@ def _is_marked(event):
             return True
         event = event.cpu_parent
     return False
-
-
-def _is_of_a_library(value):
-    """Whether the class of `value` is Python's, or of a package that every build has."""
-    return type(value).__module__.partition(".")[0] in LIBRARIES
 
 
 def onednn_version(build_info):

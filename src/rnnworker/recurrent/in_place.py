@@ -1,8 +1,7 @@
 """The recurrent layers of a built model, and the kernel that computes them in place (`rnnlayers`):
 the model is the author's own, with its layers, weights and names."""
 
-from rnnlayers import CannotCompute, recurrent_layers, use
-from rnnlayers.in_place import own_hook
+from rnnlayers import CannotCompute, own_hook, recurrent_layers, use
 from rnnworker.arguments import DECIDED, Refusal
 from rnnworker.recorded import recording
 from rnnworker.recurrent.composed import flat, parts_of
